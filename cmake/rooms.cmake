@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# The library from its rooms, and the binary.
+set(belay_rooms base file report proc kernel device/cpu tensor launch grad op nn optim data train)
+set(belay_sources "")
+foreach(room ${belay_rooms})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.c)
+  list(APPEND belay_sources ${sources})
+endforeach()
+file(GLOB device_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/*.c ${PROJECT_SOURCE_DIR}/src/device/absent/*.c)
+list(APPEND belay_sources ${device_sources})
+
+add_library(belay_objects OBJECT ${belay_sources})
+target_link_libraries(belay_objects PUBLIC belay_flags
+  PUBLIC OpenMP::OpenMP_C BLAS::BLAS PkgConfig::jansson PkgConfig::utf8proc Threads::Threads m ${CMAKE_DL_LIBS})
+if(libdw_FOUND)
+  target_link_libraries(belay_objects PUBLIC PkgConfig::libdw)
+  target_compile_definitions(belay_objects PRIVATE BL_HAVE_LIBDW=1)
+endif()
+
+add_library(belay_static STATIC)
+target_link_libraries(belay_static PUBLIC belay_objects)
+set_target_properties(belay_static PROPERTIES OUTPUT_NAME belay)
+
+add_library(belay SHARED)
+target_link_libraries(belay PUBLIC belay_objects)
+set_target_properties(belay PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
+
+file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.c)
+if(cli_sources)
+  add_executable(belay_cli ${cli_sources})
+  target_link_libraries(belay_cli PRIVATE belay_static)
+  set_target_properties(belay_cli PROPERTIES OUTPUT_NAME belay ENABLE_EXPORTS OFF)
+endif()
