@@ -13,11 +13,11 @@ extern "C" {
 #if defined __GNUC__
 #define BELAY_API                   __attribute__((visibility("default")))
 #define BELAY_MUST_USE              __attribute__((warn_unused_result))
-#define BELAY_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define BELAY_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define BELAY_API
 #define BELAY_MUST_USE
-#define BELAY_PRINTF(format, first)
+#define BELAY_PRINTF(text, first)
 #endif
 
 /* Every code with its pinned number; 0 is success. */
