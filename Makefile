@@ -62,12 +62,13 @@ lint: ## clang-tidy and cppcheck over the whole of src/
 docs: ## write the generated pages of docs/ anew
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory build-release
-	@tools/docs.sh build/release
+	@build/release/belay_generate docs
 
 install: ## install below PREFIX (/usr/local), DESTDIR in front
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory build-release
 	@DESTDIR=$(DESTDIR) cmake --install build/release --prefix $(PREFIX)
+	@test -n "$(DESTDIR)" || ldconfig 2>/dev/null || true
 
 clean: ## remove build folders and what the demo made
 	@rm -rf build demo

@@ -3,12 +3,9 @@
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS C)
-if(NOT BLA_VENDOR)
-  set(BLA_VENDOR OpenBLAS)
-endif()
-find_package(BLAS REQUIRED)
 pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+include(cmake/blas.cmake)
 
 set(belay_left_out "")
 pkg_check_modules(libdw QUIET IMPORTED_TARGET libdw)

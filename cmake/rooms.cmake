@@ -11,7 +11,7 @@ list(APPEND belay_sources ${device_sources})
 
 add_library(belay_objects OBJECT ${belay_sources})
 target_link_libraries(belay_objects PUBLIC belay_flags
-  PUBLIC OpenMP::OpenMP_C BLAS::BLAS PkgConfig::jansson PkgConfig::utf8proc Threads::Threads m ${CMAKE_DL_LIBS})
+  PUBLIC OpenMP::OpenMP_C belay_blas PkgConfig::jansson PkgConfig::utf8proc Threads::Threads m ${CMAKE_DL_LIBS})
 if(libdw_FOUND)
   target_link_libraries(belay_objects PUBLIC PkgConfig::libdw)
   target_compile_definitions(belay_objects PRIVATE BL_HAVE_LIBDW=1)
@@ -30,4 +30,11 @@ if(cli_sources)
   add_executable(belay_cli ${cli_sources})
   target_link_libraries(belay_cli PRIVATE belay_static)
   set_target_properties(belay_cli PROPERTIES OUTPUT_NAME belay ENABLE_EXPORTS OFF)
+endif()
+
+# The generator of the pages in docs/ that come from rows: `belay_generate FOLDER` writes all of them.
+file(GLOB generate_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/generate/*.c)
+if(generate_sources)
+  add_executable(belay_generate ${generate_sources})
+  target_link_libraries(belay_generate PRIVATE belay_static)
 endif()

@@ -44,6 +44,7 @@ lint  | libclang-rt-dev       | needed   | sanitizer and fuzzer runtimes of clan
 lint  | libomp-dev            | needed   | OpenMP that the thread sanitizer can see into
 lint  | libblas-dev           | needed   | a BLAS without threads, for the tsan build
 lint  | clang-format          | needed   | the layout of the source
+lint  | llvm                  | optional | source lines in reports of the clang builds
 lint  | clang-tidy            | needed   | static checks
 lint  | cppcheck              | needed   | static checks
 ci    | openmpi-bin           | optional | data-parallel tests with real ranks
