@@ -5,10 +5,7 @@ if(NOT BLA_VENDOR)
 endif()
 if(BLA_VENDOR STREQUAL "Generic")
   # On Debian libblas.so is an alternative that may well point to OpenBLAS; the reference one has a folder of its own.
-  find_library(BELAY_REFERENCE_BLAS blas PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/blas NO_DEFAULT_PATH)
-  if(BELAY_REFERENCE_BLAS)
-    set(BLAS_LIBRARIES ${BELAY_REFERENCE_BLAS})
-  endif()
+  find_library(BLAS_blas_LIBRARY blas PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/blas NO_DEFAULT_PATH)
 endif()
 find_package(BLAS REQUIRED)
 
