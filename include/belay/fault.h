@@ -11,8 +11,8 @@ extern "C" {
 #endif
 
 #if defined __GNUC__
-#define BELAY_API                   __attribute__((visibility("default")))
-#define BELAY_MUST_USE              __attribute__((warn_unused_result))
+#define BELAY_API                 __attribute__((visibility("default")))
+#define BELAY_MUST_USE            __attribute__((warn_unused_result))
 #define BELAY_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define BELAY_API

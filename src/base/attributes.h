@@ -3,10 +3,10 @@
 #ifndef BL_BASE_ATTRIBUTES_H
 #define BL_BASE_ATTRIBUTES_H
 
-#define BL_MUST_USE              __attribute__((warn_unused_result))
+#define BL_MUST_USE            __attribute__((warn_unused_result))
 #define BL_PRINTF(text, first) __attribute__((format(printf, text, first)))
-#define BL_LIKELY(x)             __builtin_expect(!!(x), 1)
-#define BL_UNLIKELY(x)           __builtin_expect(!!(x), 0)
+#define BL_LIKELY(x)           __builtin_expect(!!(x), 1)
+#define BL_UNLIKELY(x)         __builtin_expect(!!(x), 0)
 
 /* The one macro that returns: hands a failure up. */
 #define TRY(expression)                                                                                                \

@@ -25,6 +25,11 @@ typedef struct bl_error {
 /* Starts an error: sets code and headline, clears the rest; returns `code`, so that callers can return it. */
 belay_code bl_error_set(bl_error *error, belay_code code, const char *format, ...) BL_PRINTF(3, 4);
 
+#ifdef __clang_analyzer__
+/* Tells the analyzer, which cannot see into error.c, that what is returned is `code` and never BELAY_OK. */
+#define bl_error_set(error, code, ...) ((void)bl_error_set((error), (code), __VA_ARGS__), (code))
+#endif
+
 /* Adds one indented fact; what does not fit is cut at a character and ends in "...". */
 void bl_error_fact(bl_error *error, const char *format, ...) BL_PRINTF(2, 3);
 
