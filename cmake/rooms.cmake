@@ -9,6 +9,26 @@ endforeach()
 file(GLOB device_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/*.c ${PROJECT_SOURCE_DIR}/src/device/absent/*.c)
 list(APPEND belay_sources ${device_sources})
 
+# Every family of kernel/families.h is stamped once for each device: the list there is the only one.
+file(STRINGS ${PROJECT_SOURCE_DIR}/src/kernel/families.h family_lines REGEX "^#include \"kernel/")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/families.h)
+set(generated ${PROJECT_BINARY_DIR}/generated)
+set(belay_families "")
+set(family_externs "")
+set(family_table "")
+foreach(line ${family_lines})
+  string(REGEX REPLACE "^#include \"kernel/(.*)\\.h\"$" "\\1" family ${line})
+  list(APPEND belay_families ${family})
+  file(CONFIGURE OUTPUT ${generated}/cpu_${family}.c
+       CONTENT "#define BL_FAMILY ${family}\n#include \"device/cpu/stamp.h\"\n")
+  list(APPEND belay_sources ${generated}/cpu_${family}.c)
+  string(APPEND family_externs "extern const bl_cpu_family bl_cpu_family_${family}[];\n")
+  string(APPEND family_table "bl_cpu_family_${family}, ")
+endforeach()
+file(CONFIGURE OUTPUT ${generated}/cpu_families.c
+     CONTENT "#include \"device/cpu/kernel.h\"\n${family_externs}const bl_cpu_family *const bl_cpu_families[] = {${family_table} 0};\n")
+list(APPEND belay_sources ${generated}/cpu_families.c)
+
 add_library(belay_objects OBJECT ${belay_sources})
 target_link_libraries(belay_objects PUBLIC belay_flags
   PUBLIC OpenMP::OpenMP_C belay_blas PkgConfig::jansson PkgConfig::utf8proc Threads::Threads m ${CMAKE_DL_LIBS})

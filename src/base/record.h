@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layouts that outlive a launch or the process: the fault record and its ring (written by kernels), and the journal's
+ * sections (written by the host before each launch, read after kill -9).  Plain data, one layout in C and CUDA C++.
+ *
+ * Journal file, version 1, native byte order, every section at a multiple of 64 bytes:
+ *
+ *   bl_journal_head | op names | code names | module map | string arena | sites | launches (ring) | storages (ring)
+ *
+ * A ring entry is written with its serial 0, then its serial last: an entry whose serial is 0 is being written. */
+#ifndef BL_BASE_RECORD_H
+#define BL_BASE_RECORD_H
+
+#include <stdint.h>
+
+#define BL_MAX_RANK 8
+#define BL_MAX_OPERANDS 10
+
+#ifdef BELAY_SMALL /* tiny limits, to give bugs a chance */
+#define BL_RING_FAULTS 4
+#define BL_RING_LAUNCHES 4
+#define BL_RING_STORAGES 8
+#else
+#define BL_RING_FAULTS 64
+#define BL_RING_LAUNCHES 1024
+#define BL_RING_STORAGES 8192
+#endif
+
+/* One launch's bad elements: the lowest and how many. */
+typedef struct bl_fault_record {
+    uint64_t published; /* slot number + 1, stored last with release order */
+    uint64_t launch;    /* serial of the launch */
+    int64_t element;    /* lowest bad linear element of the operand */
+    int64_t got;        /* its value; read again from the operand at the fence */
+    int64_t limit;      /* the bound it had to stay below */
+    uint64_t count;     /* bad elements of the launch */
+    uint32_t step;      /* optimizer windows committed or refused before */
+    uint32_t site;      /* index into the journal's sites */
+    uint16_t code;      /* belay_code */
+    uint16_t op;        /* index into the journal's op names */
+    uint8_t operand;    /* which operand holds the bad element */
+    uint8_t policy;     /* belay_index_policy in force */
+    uint16_t reserved;
+} bl_fault_record;
+
+/* Written by kernels, read by the host at a fence; on CUDA it lies in mapped host memory. */
+typedef struct bl_fault_ring {
+    uint64_t claimed; /* next slot; may pass the capacity */
+    uint64_t dropped; /* launches that got no record */
+    uint32_t gate;    /* nonzero: the window has a fault, updates write nothing */
+    uint32_t found_inf;
+    uint64_t reserved[5];
+    bl_fault_record record[BL_RING_FAULTS];
+} bl_fault_ring;
+
+typedef struct bl_operand_record {
+    uint64_t address;
+    uint64_t n_bytes;  /* extent from address that the launch may touch */
+    uint64_t storage;  /* serial of the storage */
+    uint32_t name;     /* offset into the string arena */
+    uint8_t dtype;
+    uint8_t rank;
+    uint8_t is_output;
+    uint8_t reserved;
+    int64_t size[BL_MAX_RANK];
+} bl_operand_record;
+
+typedef struct bl_launch_record {
+    uint64_t serial; /* from 1; 0 while the entry is written */
+    uint64_t step;
+    uint32_t epoch;
+    uint32_t position;    /* batch position in the epoch */
+    uint32_t micro_batch; /* in the window */
+    uint32_t site;
+    uint32_t layer; /* offset into the string arena */
+    uint16_t op;
+    uint8_t n_operands;
+    uint8_t device;
+    uint32_t stream;
+    uint32_t is_backward;
+    bl_operand_record operand[BL_MAX_OPERANDS];
+} bl_launch_record;
+
+typedef struct bl_storage_record {
+    uint64_t serial; /* of the event, from 1; 0 while the entry is written */
+    uint64_t storage;
+    uint64_t address;
+    uint64_t n_bytes;
+    uint64_t step;
+    uint32_t name;
+    uint32_t site;
+    uint32_t is_death;
+    uint32_t reserved;
+} bl_storage_record;
+
+typedef struct bl_journal_section {
+    uint64_t offset;
+    uint64_t n_bytes;
+} bl_journal_section;
+
+#define BL_JOURNAL_MAGIC 0x4C4E524A59414C42ull /* "BLAYJRNL" */
+#define BL_JOURNAL_VERSION 1
+
+typedef struct bl_journal_head {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t pid;
+    int64_t started; /* seconds since 1970 */
+    uint64_t n_launches; /* last serial written */
+    uint64_t n_storages;
+    uint64_t closed; /* 1: the context was closed in order */
+    uint32_t launch_bytes, storage_bytes; /* sizes of the records, for readers of other versions */
+    bl_journal_section ops;     /* NUL-ended names, one after the other, in the order of their numbers */
+    bl_journal_section codes;   /* "number name\n" */
+    bl_journal_section modules; /* "start-end offset path\n" of the executable mappings */
+    bl_journal_section strings; /* NUL-ended; offset 0 is "" */
+    bl_journal_section sites;   /* uint64_t return addresses; index 0 is none */
+    bl_journal_section launches;
+    bl_journal_section storages;
+} bl_journal_head;
+
+#ifndef __cplusplus
+_Static_assert(sizeof(bl_fault_record) == 64, "the fault record has one layout everywhere");
+_Static_assert(sizeof(bl_fault_ring) == 64 + 64 * BL_RING_FAULTS, "the ring's head is one record wide");
+#endif
+
+#endif

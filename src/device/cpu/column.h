@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One dtype column of one family: its functions, its bodies, its loops, its entries.  Read by stamp.h only. */
+#ifndef BL_IS_FLOAT
+#define BL_IS_FLOAT 0
+#endif
+#ifndef BL_IS_BOOL
+#define BL_IS_BOOL 0
+#endif
+#ifndef BL_REAL_IS_F64
+#define BL_REAL_IS_F64 0
+#endif
+
+#include "kernel/math.h"
+
+#if BL_IS_FLOAT
+#define BL_HAS_FLOAT BL_YES
+#else
+#define BL_HAS_FLOAT BL_NO
+#endif
+#if BL_IS_BOOL
+#define BL_HAS_NUMBER BL_NO
+#else
+#define BL_HAS_NUMBER BL_YES
+#endif
+#define BL_HAS_ANY BL_YES
+
+#define BL_BODIES
+#include BL_FAMILY_FILE
+#undef BL_BODIES
+
+/* Adds up source rows into target row `target`, in the order given. */
+static inline __attribute__((unused)) void BL_(sorted_gather)(const bl_launch *l, int64_t target, const int64_t *sources,
+                                                              int64_t n, int64_t width)
+{
+    const BL_T *from = (const BL_T *)l->operand[0].data;
+    BL_T *to = (BL_T *)l->operand[l->n_operands - 1].data + target * width;
+    for (int64_t s = 0; s < n; s++) {
+        const BL_T *source = from + sources[s] * width;
+        _Pragma("GCC ivdep") for (int64_t j = 0; j < width; j++) BL_STORE(to, j, BL_LOAD(to, j) + BL_LOAD(source, j));
+    }
+}
+
+#define BL_ROWS
+#define BL_ROW(skeleton, name, dtypes, ...) BL_HAS_##dtypes(BL_STAMP_##skeleton(name))
+#include BL_FAMILY_FILE
+#undef BL_ROW
+static const bl_cpu_entry BL_JOIN(entries_, BL_COLUMN)[] = {
+#define BL_ROW(skeleton, name, dtypes, ...) BL_HAS_##dtypes(BL_ENTRY_##skeleton(name))
+#include BL_FAMILY_FILE
+#undef BL_ROW
+    {.op = BL_OP_none}};
+#undef BL_ROWS
+
+#undef BL_HAS_FLOAT
+#undef BL_HAS_NUMBER
+#undef BL_HAS_ANY
+#undef BL_COLUMN
+#undef BL_T
+#undef BL_REAL
+#undef BL_DTYPE
+#undef BL_IS_FLOAT
+#undef BL_IS_BOOL
+#undef BL_REAL_IS_F64

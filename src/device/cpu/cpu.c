@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cpu device: synchronous, the embedded default.  A launch runs on OpenMP threads; which thread does what never
+ * changes a bit of the result. */
+#include <cblas.h>
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "device/cpu/kernel.h"
+
+extern const bl_device_api bl_device_cpu;
+
+/* Below this many element operations a second thread costs more than it gives. */
+enum { WORK_PER_THREAD = 32768 };
+
+int bl_cpu_threads_for(const bl_cpu *cpu, int64_t work)
+{
+    int64_t useful = work / WORK_PER_THREAD;
+    if (useful < 2 || cpu->threads < 2)
+        return 1;
+    return useful < cpu->threads ? (int)useful : cpu->threads;
+}
+
+void bl_cpu_merge_bad(bl_bad *into, const bl_bad *from)
+{
+    if (from->count == 0)
+        return;
+    uint64_t count = into->count + from->count;
+    if (into->count == 0 || from->element < into->element)
+        *into = *from;
+    into->count = count;
+}
+
+/* Takes a slot of the ring and publishes: claim, fill, publish last. */
+static void publish_bad(const bl_launch *l, const bl_bad *bad)
+{
+    bl_fault_ring *ring = l->ring;
+    if (l->policy == BELAY_INDEX_RAISE)
+        __atomic_store_n(&ring->gate, 1, __ATOMIC_RELEASE);
+    uint64_t slot = __atomic_fetch_add(&ring->claimed, 1, __ATOMIC_RELAXED);
+    if (slot >= BL_RING_FAULTS) {
+        __atomic_fetch_add(&ring->dropped, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    bl_fault_record *r = &ring->record[slot];
+    r->launch = l->serial;
+    r->element = bad->element;
+    r->got = bad->got;
+    r->limit = bad->limit;
+    r->count = bad->count;
+    r->step = l->step;
+    r->site = l->site;
+    r->code = bad->code;
+    r->op = (uint16_t)l->op;
+    r->operand = bad->operand;
+    r->policy = (uint8_t)l->policy;
+    __atomic_store_n(&r->published, slot + 1, __ATOMIC_RELEASE);
+}
+
+static bool run(bl_device *device, const bl_launch *launch)
+{
+    bl_cpu *cpu = (bl_cpu *)device;
+    const bl_cpu_entry *entry = cpu->entry[launch->op][launch->dtype];
+    bl_bad bad = {0};
+    bool known = true;
+    if (launch->op == BL_OP_copy)
+        bl_cpu_run_copy(cpu, launch);
+    else if (launch->op == BL_OP_sum_grad)
+        bl_cpu_run_spread(cpu, launch);
+    else if (launch->op == BL_OP_matmul)
+        known = bl_cpu_run_matmul(cpu, launch);
+    else if (entry == NULL)
+        known = false;
+    else if (entry->map != NULL)
+        bl_cpu_run_map(cpu, launch, entry->map);
+    else if (entry->keys != NULL)
+        known = bl_cpu_run_sorted(cpu, launch, entry, &bad);
+    else
+        bl_cpu_run_items(cpu, launch, entry->items, &bad);
+    if (BL_UNLIKELY(bad.count > 0))
+        publish_bad(launch, &bad);
+    return known;
+}
+
+static void *take(bl_device *device, int64_t n_bytes) { return bl_pool_take(((bl_cpu *)device)->pool, n_bytes); }
+
+static void give(bl_device *device, void *block, int64_t n_bytes)
+{
+    bl_pool_give(((bl_cpu *)device)->pool, block, n_bytes);
+}
+
+static void copy_bytes(void *to, const void *from, int64_t n_bytes)
+{
+    if (n_bytes > 0)
+        memcpy(to, from, (size_t)n_bytes);
+}
+
+static void copy_in(bl_device *device, void *to, const void *host, int64_t n_bytes)
+{
+    (void)device;
+    copy_bytes(to, host, n_bytes);
+}
+
+static void copy_out(bl_device *device, void *host, const void *from, int64_t n_bytes)
+{
+    (void)device;
+    copy_bytes(host, from, n_bytes);
+}
+
+static bl_fault_ring *ring(bl_device *device) { return ((bl_cpu *)device)->ring; }
+static void synchronise(bl_device *device) { (void)device; }
+
+static void memory(const bl_device *device, int64_t *in_use, int64_t *held, int64_t *peak)
+{
+    bl_pool_memory(((const bl_cpu *)device)->pool, in_use, held, peak);
+}
+
+static int threads(const bl_device *device) { return ((const bl_cpu *)device)->threads; }
+
+static void close_cpu(bl_device *device)
+{
+    bl_cpu *cpu = (bl_cpu *)device;
+    bl_pool_free(cpu->pool);
+    bl_free(cpu->ring);
+    bl_free(cpu);
+}
+
+/* Processors that this process may run on. */
+static int allowed_processors(void)
+{
+#ifdef CPU_COUNT
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+#endif
+    return omp_get_num_procs();
+}
+
+static belay_code check_processor(bl_error *error)
+{
+#if defined __x86_64__ && defined __AVX2__
+    static const char *const names[] = {"avx2", "fma", "f16c", "bmi2"};
+    const bool has[] = {__builtin_cpu_supports("avx2") != 0, __builtin_cpu_supports("fma") != 0,
+                        __builtin_cpu_supports("f16c") != 0, __builtin_cpu_supports("bmi2") != 0};
+    for (int i = 0; i < BL_COUNT(has); i++)
+        if (!has[i]) {
+            bl_error_set(error, BELAY_PLACE_CPU, "this processor has no %s", names[i]);
+            bl_error_fact(error, "this build needs x86-64-v3");
+            return BELAY_PLACE_CPU;
+        }
+#endif
+    (void)error;
+    return BELAY_OK;
+}
+
+static void fill_entries(bl_cpu *cpu)
+{
+    for (const bl_cpu_family *const *family = bl_cpu_families; *family != NULL; family++)
+        for (const bl_cpu_family *column = *family; column->entry != NULL; column++)
+            for (int i = 0; i < column->n; i++)
+                cpu->entry[column->entry[i].op][column->entry[i].dtype] = &column->entry[i];
+}
+
+static belay_code open_cpu(const bl_device_options *options, bl_device **out, bl_error *error)
+{
+    *out = NULL;
+    if (options->ordinal != 0)
+        return bl_error_set(error, BELAY_PLACE_ABSENT, "device cpu:%d does not exist; there is one cpu",
+                            options->ordinal);
+    TRY(check_processor(error));
+    bl_cpu *cpu = bl_alloc(1, sizeof *cpu);
+    if (cpu != NULL) {
+        cpu->pool = bl_pool_new();
+        cpu->ring = bl_alloc_aligned(sizeof *cpu->ring, 64);
+    }
+    if (cpu == NULL || cpu->pool == NULL || cpu->ring == NULL) {
+        if (cpu != NULL)
+            close_cpu(&cpu->device);
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to open device cpu");
+    }
+    memset(cpu->ring, 0, sizeof *cpu->ring);
+    cpu->device = (bl_device){.api = &bl_device_cpu, .ordinal = 0};
+    snprintf(cpu->device.name, sizeof cpu->device.name, "cpu");
+    cpu->threads = options->threads > 0 ? options->threads : allowed_processors();
+    fill_entries(cpu);
+    *out = &cpu->device;
+    return BELAY_OK;
+}
+
+const bl_device_api bl_device_cpu = {
+    .kind = "cpu",
+    .synchronous = true,
+    .open = open_cpu,
+    .close = close_cpu,
+    .take = take,
+    .give = give,
+    .run = run,
+    .copy_in = copy_in,
+    .copy_out = copy_out,
+    .ring = ring,
+    .synchronise = synchronise,
+    .memory = memory,
+    .threads = threads,
+};

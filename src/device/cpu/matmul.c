@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products: y[b] = a[b] b[b], or y[b] += a[b] b[b].  The output is cut into panels whose borders depend on the shape
+ * alone; each panel is one single-threaded gemm of the BLAS, so bits do not depend on the number of threads.
+ *
+ * size = batch, M, N, K.  params.i: 0, 1 = a, b stored transposed; 2 = add to y; 3, 4 = batch strides of a, b in elements
+ * (0: the same matrix for every b). */
+#include <cblas.h>
+#include <omp.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "device/cpu/kernel.h"
+
+#ifdef BELAY_SMALL
+enum { PANEL_ROWS = 5, PANEL_COLUMNS = 7 };
+#else
+enum { PANEL_ROWS = 1024, PANEL_COLUMNS = 512 };
+#endif
+
+typedef struct product {
+    int dtype;
+    int64_t m, n, k;
+    bool a_transposed, b_transposed, add;
+    const void *a, *b;
+    void *y;
+} product;
+
+static bool narrow(const product *p, int sizes[3])
+{
+    return bl_checked_int(p->m, &sizes[0]) && bl_checked_int(p->n, &sizes[1]) && bl_checked_int(p->k, &sizes[2]);
+}
+
+/* Rows [m0, m0 + m) and columns [n0, n0 + n) of y. */
+static void gemm_panel(const product *p, int64_t m0, int64_t m, int64_t n0, int64_t n)
+{
+    int lda = (int)(p->a_transposed ? p->m : p->k), ldb = (int)(p->b_transposed ? p->k : p->n);
+    int64_t a0 = p->a_transposed ? m0 : m0 * p->k, b0 = p->b_transposed ? n0 * p->k : n0, y0 = m0 * p->n + n0;
+    CBLAS_TRANSPOSE ta = p->a_transposed ? CblasTrans : CblasNoTrans;
+    CBLAS_TRANSPOSE tb = p->b_transposed ? CblasTrans : CblasNoTrans;
+    if (p->dtype == BELAY_F64)
+        cblas_dgemm(CblasRowMajor, ta, tb, (int)m, (int)n, (int)p->k, 1, (const double *)p->a + a0, lda,
+                    (const double *)p->b + b0, ldb, p->add, (double *)p->y + y0, (int)p->n);
+    else
+        cblas_sgemm(CblasRowMajor, ta, tb, (int)m, (int)n, (int)p->k, 1, (const float *)p->a + a0, lda,
+                    (const float *)p->b + b0, ldb, (float)p->add, (float *)p->y + y0, (int)p->n);
+}
+
+/* Panels: the longer side is cut, in at least two where there is work for two. */
+static void panel_shape(int64_t m, int64_t n, int64_t k, int64_t *rows, int64_t *columns)
+{
+    bool large = m * n >= 4096 && k >= 16;
+    *rows = PANEL_ROWS;
+    *columns = PANEL_COLUMNS;
+    if (large && m <= *rows && n <= *columns) {
+        if (n >= m)
+            *columns = bl_max_i64((n / 2 + 15) / 16 * 16, 16);
+        else
+            *rows = bl_max_i64((m / 2 + 15) / 16 * 16, 16);
+    }
+}
+
+static bool multiply(const bl_cpu *cpu, const product *p)
+{
+    int sizes[3];
+    if (p->m == 0 || p->n == 0)
+        return true;
+    if (!narrow(p, sizes))
+        return false;
+    if (p->k == 0) {
+        if (!p->add)
+            memset(p->y, 0, (size_t)(p->m * p->n * belay_dtype_size(p->dtype)));
+        return true;
+    }
+    int64_t rows, columns;
+    panel_shape(p->m, p->n, p->k, &rows, &columns);
+    int64_t across = (p->n + columns - 1) / columns, panels = (p->m + rows - 1) / rows * across;
+    int n_threads = (int)bl_min_i64(panels, bl_cpu_threads_for(cpu, p->m * p->n / 8 * bl_max_i64(p->k / 8, 1)));
+#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_threads > 1)
+    for (int64_t panel = 0; panel < panels; panel++) {
+        int64_t m0 = panel / across * rows, n0 = panel % across * columns;
+        gemm_panel(p, m0, bl_min_i64(rows, p->m - m0), n0, bl_min_i64(columns, p->n - n0));
+    }
+    return true;
+}
+
+/* 16-bit operands pass through f32. */
+static float *widen(bl_cpu *cpu, const bl_operand *o, int64_t n)
+{
+    float *wide = bl_pool_take(cpu->pool, n * (int64_t)sizeof(float));
+    for (int64_t i = 0; wide != NULL && i < n; i++)
+        wide[i] = o->dtype == BELAY_BF16 ? bl_from_bf16(((const bl_bf16 *)o->data)[i])
+                                         : bl_from_f16(((const bl_f16 *)o->data)[i]);
+    return wide;
+}
+
+static void narrow_into(const bl_operand *o, const float *wide, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (o->dtype == BELAY_BF16)
+            ((bl_bf16 *)o->data)[i] = bl_to_bf16(wide[i]);
+        else
+            ((bl_f16 *)o->data)[i] = bl_to_f16(wide[i]);
+}
+
+static bool multiply_batch(const bl_cpu *cpu, const bl_launch *l, int dtype, const void *a, const void *b, void *y)
+{
+    product p = {.dtype = dtype,
+                 .m = l->size[1],
+                 .n = l->size[2],
+                 .k = l->size[3],
+                 .a_transposed = l->params.i[0] != 0,
+                 .b_transposed = l->params.i[1] != 0,
+                 .add = l->params.i[2] != 0};
+    int64_t bytes = belay_dtype_size(dtype);
+    for (int64_t batch = 0; batch < l->size[0]; batch++) {
+        p.a = (const char *)a + batch * l->params.i[3] * bytes;
+        p.b = (const char *)b + batch * l->params.i[4] * bytes;
+        p.y = (char *)y + batch * p.m * p.n * bytes;
+        if (!multiply(cpu, &p))
+            return false;
+    }
+    return true;
+}
+
+bool bl_cpu_run_matmul(bl_cpu *cpu, const bl_launch *l)
+{
+    const bl_operand *a = &l->operand[0], *b = &l->operand[1], *y = &l->operand[2];
+    if (l->dtype == BELAY_F32 || l->dtype == BELAY_F64)
+        return multiply_batch(cpu, l, l->dtype, a->data, b->data, y->data);
+    int64_t batch = bl_max_i64(l->size[0], 1);
+    int64_t na = (l->params.i[3] != 0 ? batch : 1) * l->size[1] * l->size[3];
+    int64_t nb = (l->params.i[4] != 0 ? batch : 1) * l->size[2] * l->size[3], ny = l->size[0] * l->size[1] * l->size[2];
+    float *wa = widen(cpu, a, na), *wb = widen(cpu, b, nb), *wy = widen(cpu, y, ny);
+    bool ok = wa != NULL && wb != NULL && wy != NULL && multiply_batch(cpu, l, BELAY_F32, wa, wb, wy);
+    if (ok)
+        narrow_into(y, wy, ny);
+    bl_pool_give(cpu->pool, wa, na * (int64_t)sizeof(float));
+    bl_pool_give(cpu->pool, wb, nb * (int64_t)sizeof(float));
+    bl_pool_give(cpu->pool, wy, ny * (int64_t)sizeof(float));
+    return ok;
+}

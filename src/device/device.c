@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of devices. */
+#include "device/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+extern const bl_device_api bl_device_cpu;
+extern const bl_device_api bl_device_sim;
+extern const bl_device_api bl_device_cuda;
+
+static const bl_device_api *const devices[] = {&bl_device_cpu, &bl_device_sim, &bl_device_cuda};
+
+/* "cpu", "sim:1": kind and ordinal; false when the text has another form. */
+static bool parse_name(const char *name, const bl_device_api **api, int *ordinal)
+{
+    const char *colon = strchr(name, ':');
+    size_t length = colon != NULL ? (size_t)(colon - name) : strlen(name);
+    char *end = NULL;
+    long number = colon != NULL ? strtol(colon + 1, &end, 10) : 0;
+    if (colon != NULL && (end == colon + 1 || *end != '\0' || number < 0 || number > 1023))
+        return false;
+    for (int i = 0; i < BL_COUNT(devices); i++)
+        if (strlen(devices[i]->kind) == length && memcmp(devices[i]->kind, name, length) == 0) {
+            *api = devices[i];
+            *ordinal = (int)number;
+            return true;
+        }
+    return false;
+}
+
+belay_code bl_device_open(const char *name, int threads, bl_device **out, bl_error *error)
+{
+    const bl_device_api *api;
+    bl_device_options options = {.threads = threads};
+    if (!parse_name(name, &api, &options.ordinal)) {
+        bl_error_set(error, BELAY_CONF_VALUE, "device is \"%.40s\", which names no device", name);
+        bl_error_fact(error, "devices: cpu, sim:N, cuda:N");
+        return BELAY_CONF_VALUE;
+    }
+    return api->open(&options, out, error);
+}
+
+void bl_device_close(bl_device *device)
+{
+    if (device != NULL)
+        device->api->close(device);
+}

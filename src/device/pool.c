@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Freed blocks are kept by size class and handed out again, newest first.  Classes are four to a doubling, so that at most
+ * a quarter of a block is unused.  Book-keeping lies outside of the blocks: a stray write into one cannot spoil it. */
+#include "device/device.h"
+
+#include "base/checked.h"
+#include "base/memory.h"
+
+enum { N_CLASSES = 200, SMALLEST = 64, BLOCK_ALIGNMENT = 64 };
+
+typedef struct block_stack {
+    void **block;
+    int64_t n, capacity;
+} block_stack;
+
+struct bl_pool {
+    block_stack stack[N_CLASSES];
+    int64_t in_use, held, peak;
+};
+
+/* Class and rounded size: 64, 80, 96, 112, 128, 160, 192, ...; false when the size overflows. */
+static bool class_of(int64_t n_bytes, int *number, int64_t *size)
+{
+    int64_t base = SMALLEST;
+    int index = 0;
+    while (base <= INT64_MAX / 4 && n_bytes > 2 * base) {
+        base *= 2;
+        index += 4;
+    }
+    if (n_bytes > 2 * base)
+        return false;
+    for (int quarter = 0; quarter <= 4; quarter++)
+        if (base + quarter * (base / 4) >= n_bytes) {
+            *number = index + quarter;
+            *size = base + quarter * (base / 4);
+            return true;
+        }
+    return false;
+}
+
+bl_pool *bl_pool_new(void) { return bl_alloc(1, sizeof(bl_pool)); }
+
+void bl_pool_free(bl_pool *pool)
+{
+    if (pool == NULL)
+        return;
+    for (int c = 0; c < N_CLASSES; c++) {
+        for (int64_t i = 0; i < pool->stack[c].n; i++)
+            bl_free(pool->stack[c].block[i]);
+        bl_free(pool->stack[c].block);
+    }
+    bl_free(pool);
+}
+
+/* Gives every held block back to the system. */
+static void release_held(bl_pool *pool)
+{
+    for (int c = 0; c < N_CLASSES; c++)
+        while (pool->stack[c].n > 0)
+            bl_free(pool->stack[c].block[--pool->stack[c].n]);
+    pool->held = 0;
+}
+
+void *bl_pool_take(bl_pool *pool, int64_t n_bytes)
+{
+    int number;
+    int64_t size;
+    if (n_bytes < 0 || !class_of(n_bytes, &number, &size))
+        return NULL;
+    block_stack *stack = &pool->stack[number];
+    void *block;
+    if (stack->n > 0) {
+        block = stack->block[--stack->n];
+        pool->held -= size;
+    } else {
+        block = bl_alloc_aligned(size, BLOCK_ALIGNMENT);
+        if (block == NULL && pool->held > 0) {
+            release_held(pool);
+            block = bl_alloc_aligned(size, BLOCK_ALIGNMENT);
+        }
+        if (block == NULL)
+            return NULL;
+    }
+    pool->in_use += size;
+    pool->peak = bl_max_i64(pool->peak, pool->in_use);
+    return block;
+}
+
+void bl_pool_give(bl_pool *pool, void *block, int64_t n_bytes)
+{
+    int number;
+    int64_t size;
+    if (block == NULL || !class_of(n_bytes, &number, &size))
+        return;
+    block_stack *stack = &pool->stack[number];
+    pool->in_use -= size;
+    if (!bl_grow(&stack->block, &stack->capacity, stack->n + 1, sizeof(void *))) {
+        bl_free(block);
+        return;
+    }
+    stack->block[stack->n++] = block;
+    pool->held += size;
+}
+
+void bl_pool_memory(const bl_pool *pool, int64_t *in_use, int64_t *held, int64_t *peak)
+{
+    *in_use = pool->in_use;
+    *held = pool->held;
+    *peak = pool->peak;
+}

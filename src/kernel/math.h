@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions of one column that libm does not vectorise, or that must keep NaN.  Read once for each float column; no rows.
+ * f32 forms are plain arithmetic, so that the loops around them vectorise; f64 forms are libm's. */
+
+#if BL_IS_FLOAT
+BL_FN bool BL_(is_nan)(BL_REAL x) { return x != x; }
+
+/* The larger of two; NaN when either is. */
+BL_FN BL_REAL BL_(larger)(BL_REAL a, BL_REAL b) { return a > b || a != a ? a : b; }
+
+#if BL_REAL_IS_F64
+BL_FN double BL_(bl_exp)(double x) { return exp(x); }
+BL_FN double BL_(bl_log)(double x) { return log(x); }
+BL_FN double BL_(bl_tanh)(double x) { return tanh(x); }
+BL_FN double BL_(bl_sqrt)(double x) { return sqrt(x); }
+BL_FN double BL_(bl_erf)(double x) { return erf(x); }
+BL_FN double BL_(bl_pow)(double x, double y) { return pow(x, y); }
+#else
+
+/* e^x.  x = n ln 2 + r, |r| <= ln 2 / 2; ln 2 in two parts (Cody and Waite, 1980), degree-6 polynomial on r, 2^n by its
+ * exponent bits in two halves so that subnormal results round once.  Error below 1.5 ulp; 0, infinity and NaN as e^x. */
+BL_FN float BL_(bl_exp)(float x)
+{
+    float bounded = x > 104.0f ? 104.0f : x;
+    bounded = bounded < -104.0f ? -104.0f : bounded;
+    bounded = x != x ? 0.0f : bounded;
+    float shifted = bounded * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: the low bits hold n */
+    int32_t n = (int32_t)(bl_bits_of_float(shifted) & 0x7FFFFFu) - 0x400000;
+    float whole = shifted - 12582912.0f;
+    float r = bounded - whole * 0.693359375f;
+    r = r + whole * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    float y = p * (r * r) + r + 1.0f;
+    int32_t half = n / 2;
+    float first = bl_float_of_bits((uint32_t)(half + 127) << 23);
+    float second = bl_float_of_bits((uint32_t)(n - half + 127) << 23);
+    float result = y * first * second;
+    return x != x ? x : result;
+}
+
+BL_FN float BL_(bl_log)(float x) { return logf(x); }
+BL_FN float BL_(bl_sqrt)(float x) { return sqrtf(x); }
+BL_FN float BL_(bl_erf)(float x) { return erff(x); }
+BL_FN float BL_(bl_pow)(float x, float y) { return powf(x, y); }
+
+/* tanh.  Near zero the odd polynomial of Cephes (Moshier, 1989), which keeps relative accuracy; elsewhere
+ * 1 - 2 / (e^2|x| + 1). */
+BL_FN float BL_(bl_tanh)(float x)
+{
+    float a = x < 0 ? -x : x;
+    float s = a * a;
+    float p = -5.70498872745e-3f;
+    p = p * s + 2.06390887954e-2f;
+    p = p * s - 5.37397155531e-2f;
+    p = p * s + 1.33314422036e-1f;
+    p = p * s - 3.33332819422e-1f;
+    float near = p * s * x + x;
+    float far = 1.0f - 2.0f / (BL_(bl_exp)(2.0f * a) + 1.0f);
+    far = x < 0 ? -far : far;
+    return a < 0.625f ? near : far;
+}
+#endif
+
+/* 1 / (1 + e^-x), written so that neither end overflows. */
+BL_FN BL_REAL BL_(bl_sigmoid)(BL_REAL x)
+{
+    BL_REAL a = x < 0 ? x : -x;
+    BL_REAL e = BL_(bl_exp)(a); /* in (0, 1] */
+    BL_REAL small = e / (1 + e);
+    return x < 0 ? small : (x != x ? x : 1 / (1 + e));
+}
+
+#else
+BL_FN bool BL_(is_nan)(BL_REAL x) { return (void)x, false; }
+BL_FN BL_REAL BL_(larger)(BL_REAL a, BL_REAL b) { return a > b ? a : b; }
+#endif

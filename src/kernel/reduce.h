@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums and maxima over one axis of [outer, reduced, inner]. */
+#if defined BL_BODIES
+
+#if BL_IS_FLOAT
+/* x[O, K, I] */
+BL_FN BL_REAL BL_(sum)(const bl_launch *l, int64_t o, int64_t k, int64_t i)
+{
+    return BL_LOAD(BL_PTR(BL_T, 0), (o * l->dim[1] + k) * l->dim[2] + i);
+}
+/* Squares, for norms. */
+BL_FN BL_REAL BL_(sum_squares)(const bl_launch *l, int64_t o, int64_t k, int64_t i)
+{
+    BL_REAL x = BL_(sum)(l, o, k, i);
+    return x * x;
+}
+
+/* Where y is the maximum: g shared equally among equal maxima. */
+BL_FN void BL_(amax_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    (void)bad;
+    int64_t n = l->dim[1];
+    const BL_T *g = BL_PTR(BL_T, 0), *x = BL_PTR(BL_T, 1) + row * n, *y = BL_PTR(BL_T, 2);
+    BL_T *gx = BL_PTR(BL_T, 3) + row * n;
+    BL_REAL top = BL_LOAD(y, row), ties;
+    BL_ROW_SUM(ties, j, n, BL_LOAD(x, j) == top ? 1 : 0);
+    BL_REAL share = BL_LOAD(g, row) / ties;
+    BL_EACH(j, n) BL_STORE(gx, j, BL_LOAD(x, j) == top ? share : 0);
+}
+
+/* The gradient goes to the one element whose index was returned. */
+BL_FN void BL_(max_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    (void)bad;
+    int64_t n = l->dim[1], at = BL_PTR(int64_t, 1)[row];
+    BL_T *gx = BL_PTR(BL_T, 2) + row * n;
+    BL_REAL g = BL_LOAD(BL_PTR(BL_T, 0), row);
+    BL_EACH(j, n) BL_STORE(gx, j, j == at ? g : 0);
+}
+#endif
+
+/* Largest of a row and where it first stands; a NaN is larger than everything. */
+BL_FN void BL_(max)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    (void)bad;
+    int64_t n = l->dim[1], at = 0;
+    const BL_T *x = BL_PTR(BL_T, 0) + row * n;
+    if (!BL_ROW_LEADER)
+        return;
+    BL_REAL top = BL_LOAD(x, 0);
+    for (int64_t j = 1; j < n && !BL_(is_nan)(top); j++) {
+        BL_REAL v = BL_LOAD(x, j);
+        if (v > top || BL_(is_nan)(v)) {
+            top = v;
+            at = j;
+        }
+    }
+    BL_STORE(BL_PTR(BL_T, 1), row, top);
+    BL_PTR(int64_t, 2)[row] = at;
+}
+
+#elif defined BL_ROWS
+
+BL_ROW(REDUCE, sum, FLOAT, .signature = "OKI: x[OKI] -> y[OI]", .grad = {OP(sum_grad)}, .amp = BL_AMP_F32,
+       .domain = {-4, 4}, .tolerance = BL_TOLERANCE_SUM, .internal = true, .options = "f[0] = divisor",
+       .formula = "y[o, i] = (sum over k of x[o, k, i]) / divisor", .says = "Adds up along axes; 32 lanes, folded as a tree.")
+BL_ROW(REDUCE, sum_squares, FLOAT, .signature = "OKI: x[OKI] -> y[OI]", .amp = BL_AMP_F32, .domain = {-4, 4},
+       .tolerance = BL_TOLERANCE_SUM, .internal = true, .options = "f[0] = divisor",
+       .formula = "y[o, i] = (sum over k of x[o, k, i]^2) / divisor", .says = "Adds up squares, for norms.")
+BL_ROW(DEVICE, sum_grad, FLOAT, .signature = "O: g_y[OI] -> g_x[OKI]", .internal = true, .options = "f[0] = divisor",
+       .formula = "g_x[o, k, i] = g_y[o, i] / divisor", .says = "Gradient of sum and mean.")
+BL_ROW(LANE, max, ANY, .signature = "R: x[RN] -> y[R] at:i64[R]", .grad = {OP(max_grad)}, .domain = {-4, 4},
+       .internal = true, .formula = "y[r] = max over n of x[r, n]; at[r] = the first n that has it",
+       .says = "The largest value of each row and its index.")
+BL_ROW(LANE, max_grad, FLOAT, .signature = "R: g_y[R] at:i64[R] -> g_x[RN]", .internal = true,
+       .formula = "g_x[r, n] = n == at[r] ? g_y[r] : 0", .says = "Gradient of max over an axis.")
+BL_ROW(LANE, amax_grad, FLOAT, .signature = "R: g_y[R] x[RN] y[R] -> g_x[RN]", .internal = true,
+       .formula = "g_x[r, n] = x[r, n] == y[r] ? g_y[r] / ties : 0",
+       .says = "Gradient of amax: shared equally among equal maxima.")
+
+#endif
