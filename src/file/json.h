@@ -20,7 +20,7 @@ void bl_json_init(void);
 bool bl_json_out_of_memory(void);
 
 /* Parses bytes; keys must differ.  `path` and `first_line` (from 1) are for the error: file.format
- * "<path>:<line>: column <n>: <reason>". */
+ * "<path>:<line>: column <n>: <reason>"; a NUL within a text is data.text. */
 BL_MUST_USE belay_code bl_json_parse(const char *bytes, int64_t n_bytes, const char *path, int64_t first_line,
                                      json_t **out, bl_error *error);
 
