@@ -3,6 +3,8 @@
 #ifndef BL_BASE_ATTRIBUTES_H
 #define BL_BASE_ATTRIBUTES_H
 
+#include <stddef.h> /* NULL, size_t */
+
 #define BL_MUST_USE            __attribute__((warn_unused_result))
 #define BL_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #define BL_LIKELY(x)           __builtin_expect(!!(x), 1)

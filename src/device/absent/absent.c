@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices that are not in this build: the same symbols, and they say so. */
+#include <stddef.h>
+
 #include "device/device.h"
 
 static belay_code absent(const char *kind, const bl_device_options *options, bl_error *error)

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A fault's facts, and the words made of them.  Plain data of fixed size: telling of a fault needs no memory. */
+#ifndef BL_REPORT_FAULT_H
+#define BL_REPORT_FAULT_H
+
+#include <belay/types.h>
+
+#include "base/record.h"
+#include "base/text.h"
+
+typedef struct bl_report_tensor {
+    char name[64]; /* "" : the signature's operand name is in `role` */
+    char role[24];
+    belay_dtype dtype;
+    belay_shape shape;
+    bool is_output;
+} bl_report_tensor;
+
+typedef struct bl_report_fault {
+    belay_code code;
+    char what[384];    /* headline; empty: made from the element below */
+    char facts[768];   /* lines, each ended by '\n' */
+    char advice[256];  /* empty: the code's own */
+    char op[32];
+    bool is_backward;
+    char layer[128];
+    char site[256];
+    char device[16];
+    char sample[320];  /* "train.tsv:213" */
+    int64_t sample_row;
+    int n_tensors;
+    bl_report_tensor tensor[BL_MAX_OPERANDS];
+    int operand;       /* with the bad element; -1: none */
+    int table;         /* operand that it selects from; -1: none */
+    int64_t element, got, limit;
+    uint64_t count;
+    int n_values;      /* first distinct bad values */
+    int64_t value[4];
+    bool has_position;
+    uint64_t step;
+    uint32_t epoch, position, micro_batch;
+    int rank;
+} bl_report_fault;
+
+/* An empty one of that code: no operand, no table. */
+void bl_report_fault_init(bl_report_fault *fault, belay_code code);
+void bl_report_fault_fact(bl_report_fault *fault, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Headline, facts and advice as the paragraph of the command line, ended by a newline. */
+void bl_report_fault_describe(const bl_report_fault *fault, bl_text *out);
+
+/* One line of faults.jsonl: an object without newline. */
+void bl_report_fault_json(const bl_report_fault *fault, bl_text *out);
+
+/* "[64, 20]" and the coordinates of a linear element, "[3, 17]". */
+void bl_report_shape(const belay_shape *shape, bl_text *out);
+void bl_report_coordinates(const belay_shape *shape, int64_t element, bl_text *out);
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Return addresses to words.  With libdw: "train.c:88" from the debug information of the program and its libraries, looked
+ * up on this machine only.  Without it, or without debug information: "function+0x1c", else "file+0x12345". */
+#ifndef BL_REPORT_SITE_H
+#define BL_REPORT_SITE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Fills `out` with the words for a return address of this process; "unknown" for 0. */
+void bl_report_site(uintptr_t address, char *out, size_t size);
+
+#endif
