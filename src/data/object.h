@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of what this room hands out: each object belongs to its context, and is held on to by those that use it, so
+ * that it may be closed in any order.  It ends when nobody holds it any more.  One thread, as all that has a context.
+ */
+#ifndef BL_DATA_OBJECT_H
+#define BL_DATA_OBJECT_H
+
+#include <belay/types.h>
+
+#include "base/error.h"
+
+/* The first member of every object. */
+typedef struct bl_data_object {
+    belay_context *ctx; /* NULL: a nil object */
+    int64_t n_holds;
+    bool is_listed;             /* one of the holds is the context's */
+    void (*fini)(void *object); /* ends all but the memory of the object itself */
+} bl_data_object;
+
+/* A zeroed object of `size` bytes, held once by its context; NULL without memory. */
+void *bl_data_object_new(belay_context *ctx, int64_t size, void (*fini)(void *object), bl_error *error);
+
+/* The context lets go of it, as a close asks; NULL, nil objects and those it does not hold any more are left alone. */
+void bl_data_object_close(void *object);
+
+void *bl_data_object_hold(void *object);
+void bl_data_object_drop(void *object);
+
+/* False for NULL and a context that could not be opened: makers then give nil objects. */
+bool bl_data_has_context(const belay_context *ctx);
+uint64_t bl_data_seed(const belay_context *ctx);
+
+/* Hands an error to the context as its fault; returns the code. */
+belay_code bl_data_raise(belay_context *ctx, const bl_error *error);
+
+#endif
