@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The journal: what the host writes before each launch, so that it can be read after kill -9.  Layout in base/record.h.
+ * Writing costs a copy into mapped memory; it never fails and never waits.  When a table is full, what does not fit is
+ * recorded as 0 ("unknown").  One thread writes. */
+#ifndef BL_REPORT_JOURNAL_H
+#define BL_REPORT_JOURNAL_H
+
+#include "base/error.h"
+#include "base/record.h"
+
+typedef struct bl_journal bl_journal;
+
+/* Creates the journal at `path`, or in memory for NULL.  `op_names` are n_ops texts, copied into the file. */
+BL_MUST_USE belay_code bl_journal_open(const char *path, const char *const *op_names, int n_ops, bl_journal **out,
+                                       bl_error *error);
+/* Marks it as closed in order and unmaps it; `keep` false removes the file. */
+void bl_journal_close(bl_journal *journal, int keep);
+
+/* Numbers of a text and of a return address; the same one for the same, 0 for "" and when the table is full. */
+uint32_t bl_journal_text(bl_journal *journal, const char *text);
+uint32_t bl_journal_site(bl_journal *journal, uintptr_t address);
+const char *bl_journal_text_get(const bl_journal *journal, uint32_t number);
+
+/* The entry for the next launch, to be filled in but for its serial; then bl_journal_launched publishes it under
+ * `serial`.  Entry and launch are found again by serial while the ring has not wrapped. */
+bl_launch_record *bl_journal_launch(bl_journal *journal, uint64_t serial);
+void bl_journal_launched(bl_journal *journal, bl_launch_record *record, uint64_t serial);
+
+/* Birth or death of a storage; `record->serial` is set here. */
+void bl_journal_storage(bl_journal *journal, const bl_storage_record *record);
+
+/* ---- reading, of any file that claims to be a journal ------------------------------------------------------------------------- */
+
+typedef struct bl_journal_reader bl_journal_reader;
+BL_MUST_USE belay_code bl_journal_reader_open(const char *path, bl_journal_reader **out, bl_error *error);
+void bl_journal_reader_close(bl_journal_reader *reader);
+const bl_journal_head *bl_journal_reader_head(const bl_journal_reader *reader);
+/* Copies the launch of that serial; 0 asks for the last whole one.  False when the ring does not hold it. */
+int bl_journal_reader_launch(const bl_journal_reader *reader, uint64_t serial, bl_launch_record *out);
+int bl_journal_reader_storage(const bl_journal_reader *reader, uint64_t serial, bl_storage_record *out);
+/* Texts by number; "?" for numbers outside of their table. */
+const char *bl_journal_reader_op(const bl_journal_reader *reader, uint32_t op);
+const char *bl_journal_reader_text(const bl_journal_reader *reader, uint32_t number);
+uint64_t bl_journal_reader_site(const bl_journal_reader *reader, uint32_t site);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading a journal: every offset, size and number in it is checked before it is used. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "file/map.h"
+#include "report/journal.h"
+
+enum { JOURNAL_LIMIT = 1 << 30 };
+
+struct bl_journal_reader {
+    bl_file_map map;
+    bl_journal_head head; /* a copy: the file may be written while it is read */
+};
+
+static int section_fits(const bl_journal_section *s, int64_t n_bytes)
+{
+    return s->offset <= (uint64_t)n_bytes && s->n_bytes <= (uint64_t)n_bytes - s->offset && s->offset % 8 == 0;
+}
+
+static const char *refuse(const bl_journal_reader *r)
+{
+    const bl_journal_head *h = &r->head;
+    const bl_journal_section *all[] = {&h->ops, &h->codes, &h->modules, &h->strings, &h->sites, &h->launches, &h->storages};
+    if (h->magic != BL_JOURNAL_MAGIC)
+        return "its first bytes are not a journal's";
+    if (h->version != BL_JOURNAL_VERSION)
+        return "it was written by another version";
+    if (h->launch_bytes != sizeof(bl_launch_record) || h->storage_bytes != sizeof(bl_storage_record))
+        return "its records have another size";
+    for (int i = 0; i < BL_COUNT(all); i++)
+        if (!section_fits(all[i], r->map.n_bytes))
+            return "a section lies outside of the file";
+    if (h->launches.n_bytes < sizeof(bl_launch_record) || h->storages.n_bytes < sizeof(bl_storage_record))
+        return "a ring has no room for a record";
+    return NULL;
+}
+
+belay_code bl_journal_reader_open(const char *path, bl_journal_reader **out, bl_error *error)
+{
+    *out = NULL;
+    bl_journal_reader *reader = bl_alloc(1, sizeof *reader);
+    if (reader == NULL)
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to read %s", path);
+    belay_code code = bl_file_map_open(path, JOURNAL_LIMIT, &reader->map, error);
+    const char *why = NULL;
+    if (code == BELAY_OK && reader->map.n_bytes < (int64_t)sizeof reader->head)
+        why = "it is shorter than a journal's head";
+    if (code == BELAY_OK && why == NULL) {
+        memcpy(&reader->head, reader->map.bytes, sizeof reader->head);
+        why = refuse(reader);
+    }
+    if (why != NULL) {
+        code = bl_error_set(error, BELAY_FILE_FORMAT, "%s is no journal", path);
+        bl_error_fact(error, "%s", why);
+    }
+    if (code != BELAY_OK)
+        bl_journal_reader_close(reader);
+    else
+        *out = reader;
+    return code;
+}
+
+void bl_journal_reader_close(bl_journal_reader *reader)
+{
+    if (reader == NULL)
+        return;
+    bl_file_map_close(&reader->map);
+    bl_free(reader);
+}
+
+const bl_journal_head *bl_journal_reader_head(const bl_journal_reader *reader) { return &reader->head; }
+
+static const char *bytes_of(const bl_journal_reader *r, const bl_journal_section *s)
+{
+    return (const char *)r->map.bytes + s->offset;
+}
+
+int bl_journal_reader_launch(const bl_journal_reader *r, uint64_t serial, bl_launch_record *out)
+{
+    uint64_t capacity = r->head.launches.n_bytes / sizeof *out;
+    uint64_t last = r->head.n_launches;
+    serial = serial == 0 ? last : serial;
+    memcpy(out, bytes_of(r, &r->head.launches) + serial % capacity * sizeof *out, sizeof *out);
+    return serial != 0 && out->serial == serial && out->n_operands <= BL_MAX_OPERANDS;
+}
+
+int bl_journal_reader_storage(const bl_journal_reader *r, uint64_t serial, bl_storage_record *out)
+{
+    uint64_t capacity = r->head.storages.n_bytes / sizeof *out;
+    serial = serial == 0 ? r->head.n_storages : serial;
+    memcpy(out, bytes_of(r, &r->head.storages) + serial % capacity * sizeof *out, sizeof *out);
+    return serial != 0 && out->serial == serial;
+}
+
+/* The text at an offset of a section, when it ends inside of it. */
+static const char *text_at(const bl_journal_reader *r, const bl_journal_section *s, uint64_t offset)
+{
+    const char *base = bytes_of(r, s);
+    if (offset >= s->n_bytes || memchr(base + offset, '\0', s->n_bytes - offset) == NULL)
+        return "?";
+    return base + offset;
+}
+
+const char *bl_journal_reader_op(const bl_journal_reader *r, uint32_t op)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < op; i++) {
+        const char *text = text_at(r, &r->head.ops, at);
+        if (text[0] == '?' && text[1] == '\0')
+            return text;
+        at += strlen(text) + 1;
+    }
+    return text_at(r, &r->head.ops, at);
+}
+
+const char *bl_journal_reader_text(const bl_journal_reader *r, uint32_t number)
+{
+    return text_at(r, &r->head.strings, number);
+}
+
+uint64_t bl_journal_reader_site(const bl_journal_reader *r, uint32_t site)
+{
+    uint64_t address = 0;
+    if (site < r->head.sites.n_bytes / sizeof address)
+        memcpy(&address, bytes_of(r, &r->head.sites) + site * sizeof address, sizeof address);
+    return address;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing contexts, and the table by which a handle finds its context. */
+#include "tensor/context.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+
+enum { MAX_CONTEXTS = 4096 };
+
+/* Handles carry place + MAX_CONTEXTS * use, where the first use of a place is 1: a place's number is never given twice, so
+ * a handle of a closed context is found to be one. */
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    belay_context *context;
+    uint32_t use;
+} table[MAX_CONTEXTS];
+
+static belay_context nil_context = {.open_code = BELAY_MEM_EXHAUSTED};
+
+static bool table_enter(belay_context *context)
+{
+    bool entered = false;
+    pthread_mutex_lock(&table_lock);
+    for (uint32_t place = 0; place < MAX_CONTEXTS && !entered; place++)
+        if (table[place].context == NULL && table[place].use < UINT32_MAX / MAX_CONTEXTS - 1) {
+            context->number = place + MAX_CONTEXTS * ++table[place].use;
+            __atomic_store_n(&table[place].context, context, __ATOMIC_RELEASE);
+            entered = true;
+        }
+    pthread_mutex_unlock(&table_lock);
+    return entered;
+}
+
+static void table_leave(belay_context *context)
+{
+    pthread_mutex_lock(&table_lock);
+    __atomic_store_n(&table[context->number % MAX_CONTEXTS].context, NULL, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&table_lock);
+}
+
+belay_context *bl_tensor_context(belay_tensor tensor)
+{
+    belay_context *context = __atomic_load_n(&table[tensor.context % MAX_CONTEXTS].context, __ATOMIC_ACQUIRE);
+    return context != NULL && context->number == tensor.context ? context : NULL;
+}
+
+belay_context *belay_tensor_context(belay_tensor tensor) { return bl_tensor_context(tensor); }
+
+/* The journal that was asked for; when the default place cannot be written, memory. */
+static belay_code open_journal(belay_context *context, const belay_options *options, bl_error *error)
+{
+    const char *names[BL_N_OPS];
+    for (int i = 0; i < BL_N_OPS; i++)
+        names[i] = bl_kernel_rows[i].name;
+    context->keep_journal = options->journal != NULL;
+    if (options->journal != NULL)
+        return bl_journal_open(options->journal, names, BL_N_OPS, &context->journal, error);
+    const char *folder = getenv("TMPDIR");
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/belay-%ld-%u.journal",
+                          folder != NULL && folder[0] != '\0' ? folder : "/tmp", (long)getpid(), context->number);
+    bool fits = length > 0 && (size_t)length < sizeof path;
+    if (!options->no_journal && fits &&
+        bl_journal_open(path, names, BL_N_OPS, &context->journal, error) == BELAY_OK)
+        return BELAY_OK;
+    return bl_journal_open(NULL, names, BL_N_OPS, &context->journal, error);
+}
+
+static belay_code check_options(const belay_options *options, bl_error *error)
+{
+    if (options->threads < 0 || options->threads > 1024)
+        return bl_error_set(error, BELAY_CONF_VALUE, "threads is %d, outside [0, 1024]", options->threads);
+    if ((int)options->index_policy < 0 || options->index_policy > BELAY_INDEX_ZERO)
+        return bl_error_set(error, BELAY_CONF_VALUE, "index_policy is %d, which is no policy",
+                            (int)options->index_policy);
+    return BELAY_OK;
+}
+
+static belay_code open_parts(belay_context *context, const belay_options *options, bl_error *error)
+{
+    TRY(check_options(options, error));
+    TRY(bl_device_open(options->device != NULL ? options->device : "cpu", options->threads, &context->device, error));
+    TRY(open_journal(context, options, error));
+    context->n_slots = 1; /* slot 0 ends lists */
+    context->depth = 1;
+    return BELAY_OK;
+}
+
+static void free_context(belay_context *context)
+{
+    while (context->members != NULL) {
+        bl_member *member = context->members;
+        context->members = member->next;
+        member->free(member->object);
+        bl_free(member);
+    }
+    for (int64_t s = 1; s < context->n_slots; s++)
+        if (bl_slot_at(context, (uint32_t)s)->is_alive) {
+            belay_tensor tensor = {context->number, (uint32_t)s, bl_slot_at(context, (uint32_t)s)->generation};
+            bl_tensor_drop(context, tensor);
+        }
+    while (context->free_storage != NULL) {
+        bl_storage *storage = context->free_storage;
+        context->free_storage = storage->next_free;
+        bl_free(storage);
+    }
+    bl_journal_close(context->journal, context->keep_journal);
+    belay_faults_clear(context);
+    bl_device_close(context->device);
+    for (int64_t b = 0; b < context->n_blocks; b++)
+        bl_free(context->slot_blocks[b]);
+    bl_free(context->slot_blocks);
+    if (context->number != 0)
+        table_leave(context);
+    bl_free(context);
+}
+
+/* What could not be opened is told here: there is no context to keep it. */
+static void tell_failure(const belay_options *options, const bl_error *error)
+{
+    bl_report_fault fault;
+    bl_text words = {0};
+    bl_report_fault_init(&fault, error->code);
+    snprintf(fault.what, sizeof fault.what, "%s", error->what);
+    snprintf(fault.facts, sizeof fault.facts, "%.*s", (int)sizeof fault.facts - 1, error->facts);
+    snprintf(fault.advice, sizeof fault.advice, "%s", error->advice);
+    bl_report_fault_describe(&fault, &words);
+    if (options->log != NULL)
+        options->log(options->log_state, error->code, bl_text_get(&words));
+    bl_text_fini(&words);
+}
+
+belay_context *belay_open(const belay_options *options)
+{
+    static const belay_options defaults = {0};
+    options = options != NULL ? options : &defaults;
+    bl_error error = {0};
+    belay_context *context = bl_alloc(1, sizeof *context);
+    belay_code code = context != NULL && table_enter(context)
+                          ? open_parts(context, options, &error)
+                          : bl_error_set(&error, BELAY_MEM_EXHAUSTED, "no memory for a context");
+    if (code != BELAY_OK) {
+        tell_failure(options, &error);
+        if (context == NULL)
+            return &nil_context;
+        context->open_code = code;
+        return context;
+    }
+    context->is_open = true;
+    context->log = options->log;
+    context->log_state = options->log_state;
+    context->policy = options->index_policy != BELAY_INDEX_DEFAULT ? options->index_policy : BELAY_INDEX_RAISE;
+    context->launch_blocking = options->launch_blocking;
+    context->trace_nonfinite = options->trace_nonfinite;
+    context->rank = options->rank;
+    context->seed = options->seed;
+    context->recording = true;
+    context->first_fault = -1;
+    return context;
+}
+
+bool belay_is_open(const belay_context *context) { return context != NULL && context->is_open; }
+
+int belay_close(belay_context *context)
+{
+    if (context == NULL || context == &nil_context)
+        return belay_code_status(context == NULL ? BELAY_CONF_VALUE : nil_context.open_code);
+    int status = belay_code_status(context->is_open ? context->first_code : context->open_code);
+    free_context(context);
+    return status;
+}
+
+void belay_log_stderr(void *state, belay_code code, const char *text)
+{
+    (void)state, (void)code;
+    fputs(text, stderr);
+}
+
+bool bl_context_adopt(belay_context *context, void *object, void (*free)(void *object))
+{
+    bl_member *member = bl_alloc(1, sizeof *member);
+    if (member == NULL)
+        return false;
+    *member = (bl_member){.free = free, .object = object, .next = context->members};
+    if (context->members != NULL)
+        context->members->previous = member;
+    context->members = member;
+    return true;
+}
+
+void bl_context_forget(belay_context *context, void *object)
+{
+    bl_member *member = context->members;
+    while (member != NULL && member->object != object)
+        member = member->next;
+    if (member == NULL)
+        return;
+    if (member->previous != NULL)
+        member->previous->next = member->next;
+    else
+        context->members = member->next;
+    if (member->next != NULL)
+        member->next->previous = member->previous;
+    bl_free(member);
+}
+
+size_t bl_layer_push(belay_context *context, const char *name)
+{
+    size_t length = strlen(context->layer);
+    snprintf(context->layer + length, sizeof context->layer - length, "%s%s", length > 0 ? "." : "", name);
+    return length;
+}
+
+void bl_layer_pop(belay_context *context, size_t length) { context->layer[length] = '\0'; }
+
+void bl_context_batch_set(belay_context *context, int64_t n, bl_describe_sample describe, void *state)
+{
+    context->n_batch = n;
+    context->describe_sample = describe;
+    context->sample_state = state;
+}
+
+bl_rng_key bl_context_key(belay_context *context)
+{
+    return (bl_rng_key){context->seed, context->epoch, context->position, context->ordinal++};
+}
+
+bool belay_recording_set(belay_context *context, bool recording)
+{
+    bool was = context->recording;
+    context->recording = recording;
+    return was;
+}
+
+bool belay_recording_get(const belay_context *context) { return context->recording; }
+
+void belay_position_set(belay_context *context, uint32_t epoch, uint32_t position)
+{
+    context->epoch = epoch;
+    context->position = position;
+    context->ordinal = 0;
+}
+
+belay_memory belay_memory_get(const belay_context *context)
+{
+    belay_memory m = {0};
+    if (belay_is_open(context))
+        context->device->api->memory(context->device, &m.in_use, &m.held, &m.peak);
+    return m;
+}
+
+int belay_threads_get(const belay_context *context)
+{
+    return belay_is_open(context) ? context->device->api->threads(context->device) : 0;
+}
+
+const char *belay_device_get(const belay_context *context)
+{
+    return belay_is_open(context) ? context->device->name : "";
+}
+
+void belay_site_push(belay_context *context, const char *label)
+{
+    uint32_t text = belay_is_open(context) ? bl_journal_text(context->journal, label) : 0;
+    if (text == 0 || context->n_labels == BL_MAX_LABELS) {
+        context->lost_labels++;
+        return;
+    }
+    context->labels[context->n_labels++] = bl_journal_text_get(context->journal, text);
+}
+
+void belay_site_pop(belay_context *context)
+{
+    if (context->lost_labels > 0)
+        context->lost_labels--;
+    else if (context->n_labels > 0)
+        context->n_labels--;
+}

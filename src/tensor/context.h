@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a context is inside.  Rooms above may read these fields; they change them by the functions below.
+ *
+ * A *storage* is bytes on a device with a count of who holds it: tensors, the tape.  A *slot* is a tensor: a view of a
+ * storage with an owner, either a scope (temporaries) or an object (parameters, gradients, batches).  A handle names slot
+ * and generation; a slot's generation grows when its tensor dies, and a slot whose generation would wrap is retired. */
+#ifndef BL_TENSOR_CONTEXT_H
+#define BL_TENSOR_CONTEXT_H
+
+#include <belay/tensor.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "device/device.h"
+#include "report/fault.h"
+#include "report/journal.h"
+
+typedef struct bl_storage {
+    int64_t holders;
+    void *data;
+    int64_t n_bytes;
+    uint64_t serial; /* number of its birth */
+    uint32_t name;   /* in the journal's texts */
+    struct bl_storage *next_free;
+} bl_storage;
+
+enum { BL_OWNER_NONE = 0, BL_OWNER_OBJECT = -1 }; /* else the depth of the scope, from 1 */
+
+typedef struct bl_slot {
+    uint32_t generation;
+    bool is_alive;
+    bool requires_grad; /* a leaf that collects, or the output of a recorded op */
+    int8_t dtype;
+    int8_t rank;
+    int32_t owner;
+    uint32_t name;
+    int64_t size[BELAY_MAX_RANK];
+    int64_t stride[BELAY_MAX_RANK]; /* in elements, never negative; 0 repeats */
+    int64_t offset;                 /* in elements */
+    bl_storage *storage;
+    uint32_t next, previous; /* in the owner's list, 0 ends */
+    uint64_t node;           /* tape node that made it, 0: a leaf */
+    int32_t node_output;
+    belay_tensor grad; /* of a leaf: owned by its object */
+    uintptr_t died_at; /* site where the last tenant died */
+    uint64_t died_step;
+} bl_slot;
+
+typedef struct bl_scope {
+    uint32_t first; /* slot list */
+    uint32_t serial;
+    uint64_t tape_mark; /* the tape's length when it was opened */
+} bl_scope;
+
+/* Words of a fault that was told. */
+typedef struct bl_fault_entry {
+    belay_fault fault; /* its texts point into `words` */
+    char *words;
+} bl_fault_entry;
+
+enum { BL_SLOT_BLOCK = 256, BL_MAX_FAULTS = 256, BL_MAX_LABELS = 16, BL_MAX_SCOPES = 256, BL_LAYER_SIZE = 128 };
+
+/* Words about row `row` of the batch in work ("train.tsv:213"); false when there are none. */
+typedef bool (*bl_describe_sample)(void *state, int64_t row, char *out, size_t size);
+
+/* Something that the context frees at its end: modules, optimizers, loaders, the tape. */
+typedef struct bl_member {
+    void (*free)(void *object);
+    void *object;
+    struct bl_member *next, *previous;
+} bl_member;
+
+typedef struct bl_tape bl_tape;       /* grad/ */
+
+struct belay_context {
+    bool is_open;
+    uint32_t number; /* in handles */
+    belay_code open_code;
+    bl_device *device;
+    belay_log log;
+    void *log_state;
+    belay_index_policy policy;
+    bool launch_blocking, trace_nonfinite;
+    int rank;
+    uint64_t seed;
+
+    bl_slot **slot_blocks; /* blocks of BL_SLOT_BLOCK: a slot never moves */
+    int64_t n_slots, n_blocks, blocks_capacity;
+    uint32_t free_slot; /* list through next */
+    uint32_t object_list;
+    bl_storage *free_storage;
+    int64_t n_storages_alive;
+    uint64_t n_births;
+
+    bl_scope scopes[BL_MAX_SCOPES];
+    uint32_t depth; /* of the innermost, from 1 */
+    uint32_t scope_serial;
+
+    bool recording;
+    bool in_backward;
+    uint32_t epoch, position, micro_batch, ordinal;
+    uint64_t step;
+    char layer[BL_LAYER_SIZE];
+    int64_t n_batch;
+    bl_describe_sample describe_sample;
+    void *sample_state;
+
+    uintptr_t site; /* of the outermost public call; 0 outside of one */
+    const char *labels[BL_MAX_LABELS];
+    int n_labels, lost_labels;
+
+    bl_fault_entry faults[BL_MAX_FAULTS];
+    int64_t n_faults;      /* all; kept are the first BL_MAX_FAULTS */
+    int64_t first_fault;   /* number of the first since the last applied step; -1: none */
+    belay_code first_code; /* its code */
+    bool window_faulted;   /* a fault while recording since the window began */
+
+    void (*fault_observer)(void *state, const bl_report_fault *fault); /* the trainer writes faults.jsonl */
+    void *observer_state;
+
+    bl_member *members;
+    bl_journal *journal; /* never NULL in an open context: in memory where there is no file */
+    bool keep_journal;
+    uint64_t n_launches;
+    bl_tape *tape;
+    /* grad/ sets these when it records for the first time. */
+    uint64_t (*tape_length)(belay_context *context);
+    void (*tape_cut)(belay_context *context, uint64_t length);
+};
+
+/* ---- public calls and sites ---------------------------------------------------------------------------------------------------- */
+
+/* The outermost public call notes where it was called from.  A public function that may fault starts with BL_ENTER. */
+typedef struct bl_enter {
+    belay_context *context;
+} bl_enter;
+static inline bl_enter bl_enter_call(belay_context *context, uintptr_t site)
+{
+    if (context == NULL || context->site != 0)
+        return (bl_enter){NULL};
+    context->site = site;
+    return (bl_enter){context};
+}
+static inline void bl_enter_end(bl_enter *call)
+{
+    if (call->context != NULL)
+        call->context->site = 0;
+}
+#define BL_ENTER(context)                                                                                              \
+    __attribute__((cleanup(bl_enter_end), unused)) bl_enter enter_ =                                                   \
+        bl_enter_call((context), (uintptr_t)__builtin_return_address(0))
+
+/* ---- faults ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Records and tells a fault; fills in site, layer, position and rank where they are empty.  A fault of severity FAULT
+ * while recording is on closes the window's gate.  Returns its code. */
+belay_code bl_context_fault(belay_context *context, bl_report_fault *fault);
+/* The same from a headline or an error of a lower room. */
+belay_code bl_context_raise(belay_context *context, belay_code code, const char *format, ...) BL_PRINTF(3, 4);
+belay_code bl_context_raise_error(belay_context *context, const bl_error *error);
+
+/* After a step: the faults before it are history. */
+void bl_context_commit(belay_context *context);
+
+/* ---- storage and slots ----------------------------------------------------------------------------------------------------------- */
+
+static inline bl_slot *bl_slot_at(const belay_context *context, uint32_t number)
+{
+    return &context->slot_blocks[number / BL_SLOT_BLOCK][number % BL_SLOT_BLOCK];
+}
+bl_slot *bl_slot_get(belay_context *context, belay_tensor tensor); /* NULL, silently, for nil and stale */
+/* The slot, or NULL: nothing is said for nil, life.stale is raised for a dead one. */
+bl_slot *bl_slot_use(belay_context *context, belay_tensor tensor);
+/* The context of a handle; for a stale one too.  NULL for nil or a closed context. */
+belay_context *bl_tensor_context(belay_tensor tensor);
+
+/* An uninitialised contiguous tensor in the innermost scope; nil after size.overflow or mem.exhausted. */
+belay_tensor bl_tensor_new(belay_context *context, belay_dtype dtype, const belay_shape *shape, const char *name);
+/* A view of the same storage; sizes, strides and offset are checked against its bytes (size.extent). */
+belay_tensor bl_tensor_view(belay_context *context, belay_tensor of, const belay_shape *shape, const int64_t *stride,
+                            int64_t offset);
+/* A second handle to the same view, owned by no scope; for the tape and for objects. */
+belay_tensor bl_tensor_hold(belay_context *context, belay_tensor tensor);
+/* Moves a tensor from its scope to the object list: from now on bl_tensor_drop frees it. */
+belay_tensor bl_tensor_own(belay_context *context, belay_tensor tensor);
+void bl_tensor_drop(belay_context *context, belay_tensor tensor);
+
+belay_shape bl_slot_shape(const bl_slot *slot);
+int64_t bl_slot_elements(const bl_slot *slot);
+bool bl_slot_is_contiguous(const bl_slot *slot);
+void *bl_slot_data(const bl_slot *slot);
+/* Row-major strides of a shape; false when its elements overflow. */
+bool bl_shape_strides(const belay_shape *shape, int64_t stride[BELAY_MAX_RANK], int64_t *n_elements);
+
+const char *bl_name_text(const belay_context *context, uint32_t name);
+uint32_t bl_name_intern(belay_context *context, const char *text); /* 0 ("") when memory ends */
+
+/* ---- members, layers, batches ------------------------------------------------------------------------------------------------------ */
+
+/* Frees `object` by `free` when the context closes; false when memory ends. */
+BL_MUST_USE bool bl_context_adopt(belay_context *context, void *object, void (*free)(void *object));
+/* The object frees itself earlier. */
+void bl_context_forget(belay_context *context, void *object);
+
+/* Appends ".name" to the layer path; returns the length to go back to. */
+size_t bl_layer_push(belay_context *context, const char *name);
+void bl_layer_pop(belay_context *context, size_t length);
+
+/* The batch that the next launches work on: how many samples and who knows their origin. */
+void bl_context_batch_set(belay_context *context, int64_t n, bl_describe_sample describe, void *state);
+
+/* The next key of random numbers: seed, epoch, position, ordinal of the op in the micro-batch. */
+bl_rng_key bl_context_key(belay_context *context);
+
+#endif

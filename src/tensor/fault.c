@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The context's faults: recorded in order, told once, the first since the last applied step in front. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "report/site.h"
+#include "tensor/context.h"
+
+/* Fills in what the raiser left empty and the context knows. */
+static void complete(belay_context *context, bl_report_fault *f)
+{
+    if (f->layer[0] == '\0')
+        snprintf(f->layer, sizeof f->layer, "%s", context->layer);
+    if (f->site[0] == '\0' && context->n_labels > 0)
+        snprintf(f->site, sizeof f->site, "%s", context->labels[context->n_labels - 1]);
+    else if (f->site[0] == '\0' && context->site != 0)
+        bl_report_site(context->site, f->site, sizeof f->site);
+    if (f->device[0] == '\0')
+        snprintf(f->device, sizeof f->device, "%s", context->device->name);
+    f->has_position = true;
+    f->step = context->step;
+    f->epoch = context->epoch;
+    f->position = context->position;
+    f->micro_batch = context->micro_batch;
+    f->rank = context->rank;
+}
+
+/* Copies one text into the entry's words and moves on. */
+static const char *put(char **at, const char *text)
+{
+    size_t n = strlen(text) + 1;
+    char *to = memcpy(*at, text, n);
+    *at += n;
+    return to;
+}
+
+/* Keeps the fault; without memory its code and numbers only. */
+static void keep(bl_fault_entry *entry, const bl_report_fault *f, const char *text)
+{
+    const char *operand = "";
+    if (f->operand >= 0)
+        operand = f->tensor[f->operand].name[0] != '\0' ? f->tensor[f->operand].name : f->tensor[f->operand].role;
+    size_t n = strlen(f->op) + strlen(operand) + strlen(f->layer) + strlen(f->site) + strlen(f->sample) + strlen(text) + 6;
+    char *at = entry->words = bl_alloc((int64_t)n, 1);
+    bool kept = at != NULL;
+    entry->fault = (belay_fault){.code = f->code,
+                                 .op = kept ? put(&at, f->op) : "",
+                                 .operand = kept ? put(&at, operand) : "",
+                                 .layer = kept ? put(&at, f->layer) : "",
+                                 .site = kept ? put(&at, f->site) : "",
+                                 .sample = kept ? put(&at, f->sample) : "",
+                                 .text = kept ? put(&at, text) : "",
+                                 .element = f->element,
+                                 .got = f->got,
+                                 .limit = f->limit,
+                                 .count = f->count,
+                                 .step = f->step,
+                                 .epoch = f->epoch,
+                                 .position = f->position,
+                                 .micro_batch = f->micro_batch};
+}
+
+belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
+{
+    if (!belay_is_open(context))
+        return f->code;
+    bool is_warning = belay_code_severity(f->code) == BELAY_SEVERITY_WARNING;
+    complete(context, f);
+    bl_text words = {0};
+    bl_report_fault_describe(f, &words);
+    if (context->n_faults < BL_MAX_FAULTS)
+        keep(&context->faults[context->n_faults], f, bl_text_get(&words));
+    if (!is_warning && context->first_fault < 0) {
+        context->first_fault = context->n_faults;
+        context->first_code = f->code;
+    }
+    context->n_faults++;
+    if (!is_warning && context->recording) {
+        context->window_faulted = true;
+        context->device->api->ring(context->device)->gate = 1;
+    }
+    if (context->fault_observer != NULL)
+        context->fault_observer(context->observer_state, f);
+    if (context->log != NULL)
+        context->log(context->log_state, f->code, bl_text_get(&words));
+    bl_text_fini(&words);
+    return f->code;
+}
+
+belay_code bl_context_raise(belay_context *context, belay_code code, const char *format, ...)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, code);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(f.what, sizeof f.what, format, args);
+    va_end(args);
+    return bl_context_fault(context, &f);
+}
+
+belay_code bl_context_raise_error(belay_context *context, const bl_error *error)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, error->code);
+    snprintf(f.what, sizeof f.what, "%s", error->what);
+    snprintf(f.facts, sizeof f.facts, "%.*s", (int)sizeof f.facts - 1, error->facts);
+    snprintf(f.advice, sizeof f.advice, "%s", error->advice);
+    return bl_context_fault(context, &f);
+}
+
+void belay_fault_raise(belay_context *context, belay_code code, const char *format, ...)
+{
+    BL_ENTER(context);
+    bl_report_fault f;
+    bl_report_fault_init(&f, code);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(f.what, sizeof f.what, format, args);
+    va_end(args);
+    bl_context_fault(context, &f);
+}
+
+void bl_context_commit(belay_context *context)
+{
+    context->first_fault = -1;
+    context->first_code = BELAY_OK;
+}
+
+int64_t belay_n_faults(const belay_context *context) { return context != NULL ? context->n_faults : 0; }
+
+bool belay_fault_get(const belay_context *context, int64_t number, belay_fault *out)
+{
+    if (context == NULL || number < 0 || number >= context->n_faults || number >= BL_MAX_FAULTS)
+        return false;
+    *out = context->faults[number].fault;
+    return true;
+}
+
+bool belay_fault_first(const belay_context *context, belay_fault *out)
+{
+    return context != NULL && context->first_code != BELAY_OK && belay_fault_get(context, context->first_fault, out);
+}
+
+void belay_faults_clear(belay_context *context)
+{
+    for (int64_t i = 0; i < context->n_faults && i < BL_MAX_FAULTS; i++)
+        bl_free(context->faults[i].words);
+    context->n_faults = 0;
+    bl_context_commit(context);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public calls of <belay/tensor.h>: host memory in and out, questions, names. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "tensor/context.h"
+
+static belay_code raise_bytes(belay_context *context, const bl_slot *slot, int64_t n_bytes)
+{
+    bl_text words = {0};
+    belay_shape shape = bl_slot_shape(slot);
+    bl_report_shape(&shape, &words);
+    belay_code code = bl_context_raise(context, BELAY_SHAPE_CONTRACT,
+                                       "%" PRId64 " bytes were given for a tensor %s %s of %" PRId64 " bytes", n_bytes,
+                                       bl_text_get(&words), belay_dtype_name(slot->dtype),
+                                       bl_slot_elements(slot) * belay_dtype_size(slot->dtype));
+    bl_text_fini(&words);
+    return code;
+}
+
+static int64_t bytes_of(const bl_slot *slot) { return bl_slot_elements(slot) * belay_dtype_size(slot->dtype); }
+
+belay_tensor belay_tensor_from(belay_context *context, belay_dtype dtype, belay_shape shape, const void *data,
+                               int64_t n_bytes)
+{
+    BL_ENTER(context);
+    belay_tensor tensor = bl_tensor_new(context, dtype, &shape, NULL);
+    bl_slot *slot = belay_tensor_is_nil(tensor) ? NULL : bl_slot_get(context, tensor);
+    if (slot == NULL)
+        return (belay_tensor){0};
+    if (n_bytes != bytes_of(slot)) {
+        raise_bytes(context, slot, n_bytes);
+        bl_tensor_drop(context, tensor);
+        return (belay_tensor){0};
+    }
+    context->device->api->copy_in(context->device, bl_slot_data(slot), data, n_bytes);
+    return tensor;
+}
+
+/* Copies a strided view by runs of its innermost axis. */
+static void read_strided(belay_context *context, const bl_slot *slot, char *out)
+{
+    int64_t size = belay_dtype_size(slot->dtype), n = bl_slot_elements(slot);
+    for (int64_t e = 0; e < n; e++) {
+        int64_t offset = 0, rest = e;
+        for (int i = slot->rank - 1; i >= 0; i--) {
+            offset += rest % slot->size[i] * slot->stride[i];
+            rest /= slot->size[i];
+        }
+        context->device->api->copy_out(context->device, out + e * size, (const char *)bl_slot_data(slot) + offset * size,
+                                       size);
+    }
+}
+
+belay_code belay_tensor_read(belay_tensor tensor, void *out, int64_t n_bytes)
+{
+    belay_context *context = bl_tensor_context(tensor);
+    if (context == NULL)
+        return BELAY_LIFE_STALE;
+    BL_ENTER(context);
+    bl_slot *slot = bl_slot_use(context, tensor);
+    if (slot == NULL)
+        return BELAY_LIFE_STALE;
+    if (n_bytes != bytes_of(slot))
+        return raise_bytes(context, slot, n_bytes);
+    context->device->api->synchronise(context->device);
+    if (bl_slot_is_contiguous(slot))
+        context->device->api->copy_out(context->device, out, bl_slot_data(slot), n_bytes);
+    else
+        read_strided(context, slot, out);
+    return BELAY_OK;
+}
+
+belay_code belay_tensor_write(belay_tensor tensor, const void *data, int64_t n_bytes)
+{
+    belay_context *context = bl_tensor_context(tensor);
+    if (context == NULL)
+        return BELAY_LIFE_STALE;
+    BL_ENTER(context);
+    bl_slot *slot = bl_slot_use(context, tensor);
+    if (slot == NULL)
+        return BELAY_LIFE_STALE;
+    if (n_bytes != bytes_of(slot))
+        return raise_bytes(context, slot, n_bytes);
+    if (!bl_slot_is_contiguous(slot))
+        return bl_context_raise(context, BELAY_SHAPE_CONTRACT, "a tensor that is written must be contiguous");
+    context->device->api->copy_in(context->device, bl_slot_data(slot), data, n_bytes);
+    return BELAY_OK;
+}
+
+static double value_of(int dtype, const void *bytes)
+{
+    switch (dtype) {
+    case BELAY_F32:
+        return (double)*(const float *)bytes;
+    case BELAY_F64:
+        return *(const double *)bytes;
+    case BELAY_BF16:
+        return (double)bl_from_bf16(*(const bl_bf16 *)bytes);
+    case BELAY_F16:
+        return (double)bl_from_f16(*(const bl_f16 *)bytes);
+    case BELAY_I64:
+        return (double)*(const int64_t *)bytes;
+    case BELAY_I32:
+        return (double)*(const int32_t *)bytes;
+    case BELAY_U16:
+        return (double)*(const uint16_t *)bytes;
+    default:
+        return (double)*(const uint8_t *)bytes;
+    }
+}
+
+double belay_tensor_item(belay_tensor tensor)
+{
+    belay_context *context = bl_tensor_context(tensor);
+    if (context == NULL)
+        return (double)NAN;
+    BL_ENTER(context);
+    bl_slot *slot = bl_slot_use(context, tensor);
+    if (slot == NULL)
+        return (double)NAN;
+    if (bl_slot_elements(slot) != 1) {
+        bl_context_raise(context, BELAY_SHAPE_CONTRACT, "one value was asked of a tensor with %" PRId64 " elements",
+                         bl_slot_elements(slot));
+        return (double)NAN;
+    }
+    double bytes[1];
+    context->device->api->synchronise(context->device);
+    context->device->api->copy_out(context->device, bytes, bl_slot_data(slot), belay_dtype_size(slot->dtype));
+    return value_of(slot->dtype, bytes);
+}
+
+static const bl_slot *peek(belay_tensor tensor)
+{
+    belay_context *context = bl_tensor_context(tensor);
+    return context != NULL ? bl_slot_get(context, tensor) : NULL;
+}
+
+bool belay_tensor_is_alive(belay_tensor tensor) { return peek(tensor) != NULL; }
+
+belay_shape belay_tensor_shape(belay_tensor tensor)
+{
+    const bl_slot *slot = peek(tensor);
+    return slot != NULL ? bl_slot_shape(slot) : (belay_shape){.rank = 0};
+}
+
+belay_dtype belay_tensor_dtype(belay_tensor tensor)
+{
+    const bl_slot *slot = peek(tensor);
+    return slot != NULL ? (belay_dtype)slot->dtype : BELAY_F32;
+}
+
+int64_t belay_tensor_n_elements(belay_tensor tensor)
+{
+    const bl_slot *slot = peek(tensor);
+    return slot != NULL ? bl_slot_elements(slot) : 0;
+}
+
+const char *belay_tensor_name(belay_tensor tensor)
+{
+    const bl_slot *slot = peek(tensor);
+    return slot != NULL ? bl_journal_text_get(bl_tensor_context(tensor)->journal, slot->name) : "";
+}
+
+bool belay_tensor_is_contiguous(belay_tensor tensor)
+{
+    const bl_slot *slot = peek(tensor);
+    return slot != NULL && bl_slot_is_contiguous(slot);
+}
+
+belay_tensor belay_tensor_name_set(belay_tensor tensor, const char *name)
+{
+    belay_context *context = bl_tensor_context(tensor);
+    if (context == NULL)
+        return (belay_tensor){0};
+    BL_ENTER(context);
+    bl_slot *slot = bl_slot_use(context, tensor);
+    if (slot == NULL)
+        return (belay_tensor){0};
+    slot->name = bl_journal_text(context->journal, name);
+    slot->storage->name = slot->name;
+    return tensor;
+}
+
+belay_tensor belay_tensor_requires_grad_set(belay_tensor tensor, bool requires_grad)
+{
+    belay_context *context = bl_tensor_context(tensor);
+    if (context == NULL)
+        return (belay_tensor){0};
+    BL_ENTER(context);
+    bl_slot *slot = bl_slot_use(context, tensor);
+    if (slot == NULL)
+        return (belay_tensor){0};
+    if (requires_grad && !belay_dtype_is_float(slot->dtype)) {
+        bl_context_raise(context, BELAY_TYPE_DTYPE, "a tensor of dtype %s cannot have a gradient",
+                         belay_dtype_name(slot->dtype));
+        return tensor;
+    }
+    if (slot->node != 0) {
+        bl_context_raise(context, BELAY_LIFE_TAPE, "a gradient was asked of a tensor that a recorded op made");
+        return tensor;
+    }
+    slot->requires_grad = requires_grad;
+    return tensor;
+}
+
+bool belay_tensor_requires_grad(belay_tensor tensor)
+{
+    const bl_slot *slot = peek(tensor);
+    return slot != NULL && slot->requires_grad;
+}
+
+belay_tensor belay_tensor_grad(belay_tensor tensor)
+{
+    const bl_slot *slot = peek(tensor);
+    return slot != NULL ? slot->grad : (belay_tensor){0};
+}
+
+void belay_tensor_grad_clear(belay_tensor tensor)
+{
+    belay_context *context = bl_tensor_context(tensor);
+    bl_slot *slot = context != NULL ? bl_slot_get(context, tensor) : NULL;
+    if (slot == NULL)
+        return;
+    belay_tensor grad = slot->grad;
+    slot->grad = (belay_tensor){0};
+    bl_tensor_drop(context, grad);
+}
