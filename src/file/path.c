@@ -125,18 +125,19 @@ static int quote_one(const char *bytes, int64_t n_bytes, char shown[16], int *n_
 
 const char *bl_file_quote(const char *bytes, int64_t n_bytes, char buffer[BL_FILE_QUOTE])
 {
-    int used = 0;
+    int used = 0, cut = 0; /* cut: the last place where "..." still fits */
     for (int64_t i = 0; i < n_bytes;) {
         char shown[16];
         int n_used, n_shown = quote_one(bytes + i, n_bytes - i, shown, &n_used);
-        bool is_last = i + n_used == n_bytes;
-        if (used + n_shown + (is_last ? 1 : 4) > BL_FILE_QUOTE) {
-            memcpy(buffer + used, "...", 4);
+        if (used + n_shown >= BL_FILE_QUOTE) {
+            memcpy(buffer + cut, "...", 4);
             return buffer;
         }
         memcpy(buffer + used, shown, (size_t)n_shown);
         used += n_shown;
         i += n_used;
+        if (used + 4 <= BL_FILE_QUOTE)
+            cut = used;
     }
     buffer[used] = '\0';
     return buffer;
