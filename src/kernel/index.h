@@ -32,7 +32,7 @@ BL_FN int64_t BL_(embedding_grad)(const bl_launch *l, int64_t e, bl_bad *bad)
 #elif defined BL_ROWS
 
 BL_ROW(LANE, embedding, ANY, .signature = "N: weight[VD] ids:index[N] -> y[ND]", .grad = {OP(embedding_grad)},
-       .domain = {-4, 4}, .internal = true, .options = "i[0] = padding row or -1", .formula = "y[n] = weight[ids[n]]",
+       .table = 1, .domain = {-4, 4}, .internal = true, .options = "i[0] = padding row or -1", .formula = "y[n] = weight[ids[n]]",
        .says = "Looks up a row of the table for each id.")
 BL_ROW(SORTED, embedding_grad, FLOAT, .signature = "N,V: g_y[ND] ids:index[N] -> g_weight[VD]", .internal = true,
        .tolerance = BL_TOLERANCE_SUM, .formula = "g_weight[v] = sum over n with ids[n] == v of g_y[n]",

@@ -20,7 +20,7 @@
  *   LANE   void    f(const bl_launch *l, int64_t row, bl_bad *bad)        one row (or chunk) by 32 lanes
  *   REDUCE BL_REAL f(const bl_launch *l, int64_t o, int64_t k, int64_t i) a term; y[o, i] = (sum over k) / params.f[0]
  *   SORTED int64_t f(const bl_launch *l, int64_t e, bl_bad *bad)          key of source row e, or -1: y[key] += x[e]
- *   DEVICE (no body)                                                      each device has its own: moves, products
+ *   COPY, MATMUL, DEVICE (no body)                                        each device has its own code
  *
  * Gradients.  A map's gradient of operand k is the op grad[k], launched as f(g, operands..., y): MAP1 f(g, x, y), MAP2
  * f(g, a, b), MAP3 and SELECT see their rules in grad/.  What `keep` does not name is not kept (g stands in its place).
@@ -53,6 +53,8 @@ typedef enum bl_skeleton {
     BL_SKELETON_LANE,
     BL_SKELETON_REDUCE,
     BL_SKELETON_SORTED,
+    BL_SKELETON_COPY,
+    BL_SKELETON_MATMUL,
     BL_SKELETON_DEVICE
 } bl_skeleton;
 
@@ -87,6 +89,7 @@ typedef struct bl_row {
     bl_amp amp;
     double domain[2];        /* inputs that tests draw */
     bl_tolerance tolerance;
+    int table;               /* operand that an index selects from, plus 1; for reports */
     bool internal;           /* no public call: a gradient or a step of the optimizer */
     const char *options;     /* meaning of params, for readers */
     const char *formula;     /* one line */

@@ -58,7 +58,7 @@ typedef struct bl_fault_entry {
     char *words;
 } bl_fault_entry;
 
-enum { BL_SLOT_BLOCK = 256, BL_MAX_FAULTS = 256, BL_MAX_LABELS = 16, BL_MAX_SCOPES = 256, BL_LAYER_SIZE = 128 };
+enum { BL_SLOT_BLOCK = 256, BL_MAX_FAULTS = 256, BL_MAX_LABELS = 16, BL_MAX_SCOPES = 256, BL_LAYER_SIZE = 128, BL_MAX_WARNED = 64 };
 
 /* Words about row `row` of the batch in work ("train.tsv:213"); false when there are none. */
 typedef bool (*bl_describe_sample)(void *state, int64_t row, char *out, size_t size);
@@ -117,6 +117,10 @@ struct belay_context {
 
     void (*fault_observer)(void *state, const bl_report_fault *fault); /* the trainer writes faults.jsonl */
     void *observer_state;
+
+    uint64_t n_corrected; /* indices that a policy clamped or zeroed */
+    uintptr_t warned[BL_MAX_WARNED];
+    int n_warned;
 
     bl_member *members;
     bl_journal *journal; /* never NULL in an open context: in memory where there is no file */

@@ -144,6 +144,8 @@
             keys[e] = BL_(name)(l, e, bad);                                                                            \
     }
 #define BL_STAMP_DEVICE(name)
+#define BL_STAMP_COPY(name)
+#define BL_STAMP_MATMUL(name)
 
 /* ---- table entries ------------------------------------------------------------------------------------------------------ */
 
@@ -162,6 +164,8 @@
 #define BL_ENTRY_SORTED(name)                                                                                          \
     {.op = BL_OP_##name, .dtype = BL_DTYPE, .keys = BL_KERNEL(name), .gather = BL_(sorted_gather)},
 #define BL_ENTRY_DEVICE(name)
+#define BL_ENTRY_COPY(name)
+#define BL_ENTRY_MATMUL(name)
 
 /* ---- which rows a column has ---------------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Proof, record, launch, fence. */
+#include "launch/launch.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "launch/prove.h"
+
+/* The launch record goes to the journal before the launch. */
+static void write_record(const bl_call *call, const bl_proof *p)
+{
+    belay_context *context = call->context;
+    const bl_launch *l = &p->launch;
+    bl_launch_record *r = bl_journal_launch(context->journal, l->serial);
+    r->step = context->step;
+    r->epoch = context->epoch;
+    r->position = context->position;
+    r->micro_batch = context->micro_batch;
+    r->site = l->site;
+    r->layer = call->layer != 0 ? call->layer : bl_journal_text(context->journal, context->layer);
+    r->op = (uint16_t)call->op;
+    r->n_operands = (uint8_t)l->n_operands;
+    r->device = 0;
+    r->stream = 0;
+    r->is_backward = call->is_backward;
+    for (int k = 0; k < l->n_operands; k++) {
+        bl_operand_record *o = &r->operand[k];
+        const bl_slot *slot = belay_tensor_is_nil(p->tensor[k]) ? NULL : bl_slot_get(context, p->tensor[k]);
+        if (slot == NULL) {
+            memset(o, 0, sizeof *o);
+            continue;
+        }
+        o->address = (uint64_t)(uintptr_t)bl_slot_data(slot);
+        int64_t last = 0;
+        for (int i = 0; i < slot->rank; i++)
+            last += slot->size[i] > 0 ? (slot->size[i] - 1) * slot->stride[i] : 0;
+        o->n_bytes = (uint64_t)((last + 1) * belay_dtype_size(slot->dtype));
+        o->storage = slot->storage->serial;
+        o->name = slot->name;
+        o->dtype = (uint8_t)slot->dtype;
+        o->rank = (uint8_t)slot->rank;
+        o->is_output = k >= p->n_in || (k == 0 && l->operand[0].data == bl_slot_data(slot) && p->n_in < l->n_operands &&
+                                        bl_kernel_rows[call->op].signature == NULL);
+        memcpy(o->size, slot->size, sizeof o->size);
+    }
+    bl_journal_launched(context->journal, r, l->serial);
+}
+
+static bool prove(bl_call *call, bl_proof *p)
+{
+    switch (bl_kernel_rows[call->op].skeleton) {
+    case BL_SKELETON_COPY:
+        return bl_prove_copy(call, p);
+    case BL_SKELETON_MATMUL:
+        return bl_prove_matmul(call, p);
+    case BL_SKELETON_LANE:
+    case BL_SKELETON_REDUCE:
+    case BL_SKELETON_SORTED:
+    case BL_SKELETON_DEVICE:
+        return bl_prove_signature(call, p);
+    default:
+        return bl_prove_map(call, p);
+    }
+}
+
+static void drop_results(bl_call *call)
+{
+    for (int o = 0; o < call->n_out; o++) {
+        if (belay_tensor_is_nil(call->into))
+            bl_tensor_drop(call->context, call->out[o]);
+        call->out[o] = (belay_tensor){0};
+    }
+    call->n_out = 0;
+}
+
+/* Whether every element of a float tensor is finite: for non-finite tracing. */
+static bool is_finite(belay_context *context, const bl_slot *slot, int64_t *element)
+{
+    int64_t n = bl_slot_elements(slot), size = belay_dtype_size(slot->dtype);
+    if (!belay_dtype_is_float(slot->dtype) || !bl_slot_is_contiguous(slot))
+        return true;
+    for (int64_t e = 0; e < n; e++) {
+        double bytes[1] = {0};
+        context->device->api->copy_out(context->device, bytes, (const char *)bl_slot_data(slot) + e * size, size);
+        double value = slot->dtype == BELAY_F64    ? bytes[0]
+                       : slot->dtype == BELAY_F32  ? (double)*(const float *)bytes
+                       : slot->dtype == BELAY_BF16 ? (double)bl_from_bf16(*(const bl_bf16 *)bytes)
+                                                   : (double)bl_from_f16(*(const bl_f16 *)bytes);
+        if (!isfinite(value)) {
+            *element = e;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Names the op whose inputs were finite and whose output is not. */
+static void trace_nonfinite(const bl_call *call)
+{
+    int64_t element;
+    for (int k = 0; k < call->n_in; k++) {
+        const bl_slot *slot = belay_tensor_is_nil(call->in[k]) ? NULL : bl_slot_get(call->context, call->in[k]);
+        if (slot != NULL && !is_finite(call->context, slot, &element))
+            return;
+    }
+    for (int o = 0; o < call->n_out; o++) {
+        const bl_slot *slot = bl_slot_get(call->context, call->out[o]);
+        if (slot == NULL || is_finite(call->context, slot, &element))
+            continue;
+        belay_shape shape = bl_slot_shape(slot);
+        bl_text at = {0};
+        bl_report_coordinates(&shape, element, &at);
+        bl_prove_fail(call, BELAY_NUM_NONFINITE, "%s made a value that is not finite, first at %s of its result",
+                      bl_kernel_rows[call->op].name, bl_text_get(&at));
+        bl_text_fini(&at);
+        return;
+    }
+}
+
+bool bl_launch_run(bl_call *call)
+{
+    belay_context *context = call->context;
+    bl_proof p = {0};
+    call->n_out = 0;
+    if (!belay_is_open(context))
+        return false;
+    if (!prove(call, &p)) {
+        drop_results(call);
+        return false;
+    }
+    bl_launch *l = &p.launch;
+    l->op = call->op;
+    l->params = call->params;
+    l->policy = call->policy != BELAY_INDEX_DEFAULT ? call->policy : context->policy;
+    l->ring = context->device->api->ring(context->device);
+    l->serial = ++context->n_launches;
+    l->step = (uint32_t)context->step;
+    l->site = bl_journal_site(context->journal, call->site != 0 ? call->site : context->site);
+    write_record(call, &p);
+    if (l->n_items > 0 && !context->device->api->run(context->device, l)) {
+        bl_prove_fail(call, BELAY_MEM_EXHAUSTED, "device %s could not run %s on %s", context->device->name,
+                      bl_kernel_rows[call->op].name, belay_dtype_name(l->dtype));
+        drop_results(call);
+        return false;
+    }
+    if (BL_UNLIKELY(l->ring->claimed != 0))
+        bl_launch_fence(context, call, l);
+    if (BL_UNLIKELY(context->trace_nonfinite))
+        trace_nonfinite(call);
+    return true;
+}

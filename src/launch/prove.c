@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Proofs by skeleton. */
+#include "launch/prove.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "report/site.h"
+
+/* ---- words ---------------------------------------------------------------------------------------------------------------------- */
+
+static belay_tensor shown_of(const bl_call *call, int k)
+{
+    return belay_tensor_is_nil(call->shown[k]) ? call->in[k] : call->shown[k];
+}
+
+void bl_prove_describe(const bl_call *call, bl_report_fault *f)
+{
+    const bl_signature *signature = bl_signature_of(call->op);
+    snprintf(f->op, sizeof f->op, "%s", bl_kernel_rows[call->op].name);
+    f->is_backward = call->is_backward;
+    if (call->site != 0)
+        bl_report_site(call->site, f->site, sizeof f->site);
+    if (call->layer != 0)
+        snprintf(f->layer, sizeof f->layer, "%s", bl_journal_text_get(call->context->journal, call->layer));
+    f->table = bl_kernel_rows[call->op].table - 1;
+    for (int k = 0; k < call->n_in && k < BL_MAX_OPERANDS; k++) {
+        bl_report_tensor *t = &f->tensor[f->n_tensors++];
+        const bl_slot *slot = bl_slot_get(call->context, shown_of(call, k));
+        if (k < signature->n_in)
+            snprintf(t->role, sizeof t->role, "%s", signature->operand[k].name);
+        if (slot == NULL)
+            continue;
+        snprintf(t->name, sizeof t->name, "%s", bl_journal_text_get(call->context->journal, slot->name));
+        t->dtype = slot->dtype;
+        t->shape = bl_slot_shape(slot);
+    }
+}
+
+void bl_prove_fail(const bl_call *call, belay_code code, const char *format, ...)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, code);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(f.what, sizeof f.what, format, args);
+    va_end(args);
+    bl_prove_describe(call, &f);
+    bl_context_fault(call->context, &f);
+}
+
+/* "weight [10000, 128]" */
+static void describe_operand(const bl_call *call, int k, char *out, size_t size)
+{
+    const bl_signature *signature = bl_signature_of(call->op);
+    const bl_slot *slot = bl_slot_get(call->context, call->in[k]);
+    belay_shape shape = slot != NULL ? bl_slot_shape(slot) : (belay_shape){0};
+    bl_text words = {0};
+    bl_report_shape(&shape, &words);
+    snprintf(out, size, "%s %s", k < signature->n_in ? signature->operand[k].name : "operand", bl_text_get(&words));
+    bl_text_fini(&words);
+}
+
+/* ---- what all proofs share -------------------------------------------------------------------------------------------------------- */
+
+/* Every input lives, in this context; false without words for nil ones that may not be left out. */
+static bool use_inputs(const bl_call *call, bl_proof *p, bool may_skip)
+{
+    for (int k = 0; k < call->n_in; k++) {
+        p->tensor[k] = call->in[k];
+        if (belay_tensor_is_nil(call->in[k])) {
+            if (!may_skip)
+                return false;
+            continue;
+        }
+        if (call->in[k].context != call->context->number) {
+            bl_prove_fail(call, BELAY_LIFE_FOREIGN, "operand %d belongs to another context", k);
+            return false;
+        }
+        if (bl_slot_use(call->context, call->in[k]) == NULL)
+            return false;
+    }
+    p->n_in = call->n_in;
+    return true;
+}
+
+static void set_operand(bl_proof *p, int k, const bl_slot *slot)
+{
+    p->launch.operand[k].data = bl_slot_data(slot);
+    p->launch.operand[k].dtype = slot->dtype;
+}
+
+static bool same_shape(const belay_shape *a, const belay_shape *b)
+{
+    return a->rank == b->rank && memcmp(a->size, b->size, (size_t)a->rank * sizeof a->size[0]) == 0;
+}
+
+static bool column_exists(const bl_call *call, int dtype)
+{
+    bl_dtypes have = bl_kernel_rows[call->op].dtypes;
+    bool ok = belay_dtype_is_float(dtype) || have == BL_DTYPES_ANY || (have == BL_DTYPES_NUMBER && dtype != BELAY_BOOL);
+    if (!ok)
+        bl_prove_fail(call, BELAY_TYPE_DTYPE, "%s takes %s, not %s", bl_kernel_rows[call->op].name,
+                      have == BL_DTYPES_FLOAT ? "floats" : "numbers", belay_dtype_name(dtype));
+    return ok;
+}
+
+/* Bytes [begin, end) that a contiguous output would write must not cut across an input, unless it is the same view. */
+static bool no_overlap(const bl_call *call, const bl_slot *out)
+{
+    const char *begin = bl_slot_data(out), *end = begin + bl_slot_elements(out) * belay_dtype_size(out->dtype);
+    for (int k = 0; k < call->n_in; k++) {
+        const bl_slot *in = bl_slot_get(call->context, call->in[k]);
+        if (in == NULL || in->storage != out->storage || bl_slot_data(in) == (const void *)begin)
+            continue;
+        const char *first = bl_slot_data(in);
+        int64_t last = 0;
+        for (int i = 0; i < in->rank; i++)
+            last += (bl_max_i64(in->size[i], 1) - 1) * in->stride[i];
+        if (first < end && first + (last + 1) * belay_dtype_size(in->dtype) > begin) {
+            bl_prove_fail(call, BELAY_SHAPE_CONTRACT, "the output overlaps operand %d", k);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A new output, or `into` when that has the right shape and dtype. */
+static bool make_output(bl_call *call, bl_proof *p, belay_dtype dtype, const belay_shape *shape)
+{
+    int k = p->n_in + call->n_out;
+    belay_tensor out = call->into;
+    if (belay_tensor_is_nil(out)) {
+        out = bl_tensor_new(call->context, dtype, shape, NULL);
+    } else {
+        const bl_slot *slot = bl_slot_use(call->context, out);
+        belay_shape has = slot != NULL ? bl_slot_shape(slot) : (belay_shape){0};
+        if (slot == NULL)
+            return false;
+        if (!same_shape(&has, shape) || slot->dtype != (int)dtype || !bl_slot_is_contiguous(slot)) {
+            bl_prove_fail(call, BELAY_SHAPE_CONTRACT, "the result does not fit the tensor that it should be written to");
+            return false;
+        }
+        if (!no_overlap(call, slot))
+            return false;
+    }
+    const bl_slot *slot = belay_tensor_is_nil(out) ? NULL : bl_slot_get(call->context, out);
+    if (slot == NULL)
+        return false;
+    call->out[call->n_out++] = out;
+    p->tensor[k] = out;
+    set_operand(p, k, slot);
+    return true;
+}
+
+/* ---- maps -------------------------------------------------------------------------------------------------------------------------- */
+
+/* NumPy's rule: aligned at the last axis, sizes equal or 1. */
+static bool broadcast(const bl_call *call, belay_shape *out)
+{
+    *out = (belay_shape){0};
+    for (int k = 0; k < call->n_in; k++) {
+        belay_shape s = bl_slot_shape(bl_slot_get(call->context, call->in[k]));
+        belay_shape merged = {.rank = s.rank > out->rank ? s.rank : out->rank};
+        for (int i = 0; i < merged.rank; i++) {
+            int a = i - (merged.rank - out->rank), b = i - (merged.rank - s.rank);
+            int64_t na = a >= 0 ? out->size[a] : 1, nb = b >= 0 ? s.size[b] : 1;
+            if (na != nb && na != 1 && nb != 1) {
+                char words[2][160];
+                describe_operand(call, 0, words[0], sizeof words[0]);
+                describe_operand(call, k, words[1], sizeof words[1]);
+                bl_prove_fail(call, BELAY_SHAPE_CONTRACT, "%s and %s do not broadcast: %" PRId64 " against %" PRId64,
+                              words[0], words[1], na, nb);
+                return false;
+            }
+            merged.size[i] = na == 1 ? nb : na;
+        }
+        *out = merged;
+    }
+    return true;
+}
+
+/* Strides of every operand over the output's shape; then axes are merged where all operands allow it. */
+static void collapse(const bl_call *call, bl_proof *p, const belay_shape *shape, int n_operands)
+{
+    bl_launch *l = &p->launch;
+    int64_t stride[BL_MAX_OPERANDS][BELAY_MAX_RANK] = {{0}};
+    for (int k = 0; k < n_operands; k++) {
+        const bl_slot *slot = bl_slot_get(call->context, p->tensor[k]);
+        for (int i = 0; i < slot->rank; i++)
+            if (slot->size[i] != 1)
+                stride[k][i + shape->rank - slot->rank] = slot->stride[i];
+    }
+    l->rank = 0;
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->size[i] == 1)
+            continue;
+        bool merges = l->rank > 0;
+        for (int k = 0; k < n_operands && merges; k++)
+            merges = l->operand[k].stride[l->rank - 1] == stride[k][i] * shape->size[i];
+        int at = merges ? l->rank - 1 : l->rank++;
+        l->size[at] = merges ? l->size[at] * shape->size[i] : shape->size[i];
+        for (int k = 0; k < n_operands; k++)
+            l->operand[k].stride[at] = stride[k][i];
+    }
+    if (l->rank == 0) {
+        l->rank = 1;
+        l->size[0] = 1;
+    }
+}
+
+/* Kernels see a map's output first. */
+static void output_first(bl_proof *p, int n_operands)
+{
+    bl_operand out = p->launch.operand[n_operands - 1];
+    belay_tensor tensor = p->tensor[n_operands - 1];
+    for (int k = n_operands - 1; k > 0; k--) {
+        p->launch.operand[k] = p->launch.operand[k - 1];
+        p->tensor[k] = p->tensor[k - 1];
+    }
+    p->launch.operand[0] = out;
+    p->tensor[0] = tensor;
+}
+
+static bool dtypes_agree(const bl_call *call, bl_skeleton skeleton, int *column)
+{
+    int first = skeleton == BL_SKELETON_SELECT || skeleton == BL_SKELETON_MASK;
+    *column = call->n_in > first ? bl_slot_get(call->context, call->in[first])->dtype : (int)call->dtype;
+    for (int k = 0; k < call->n_in; k++) {
+        int dtype = bl_slot_get(call->context, call->in[k])->dtype, wanted = k < first ? BELAY_BOOL : *column;
+        if (dtype != wanted) {
+            bl_prove_fail(call, BELAY_TYPE_DTYPE, "%s is %s where %s is needed",
+                          bl_signature_of(call->op)->operand[k].name, belay_dtype_name(dtype), belay_dtype_name(wanted));
+            return false;
+        }
+    }
+    return true;
+}
+
+bool bl_prove_map(bl_call *call, bl_proof *p)
+{
+    bl_skeleton skeleton = bl_kernel_rows[call->op].skeleton;
+    belay_shape shape = call->shape;
+    int column;
+    if (!use_inputs(call, p, false) || !dtypes_agree(call, skeleton, &column) || !column_exists(call, column) ||
+        (call->n_in > 0 && !broadcast(call, &shape)) ||
+        !make_output(call, p, skeleton == BL_SKELETON_COMPARE ? BELAY_BOOL : (belay_dtype)column, &shape))
+        return false;
+    for (int k = 0; k < call->n_in; k++)
+        set_operand(p, k, bl_slot_get(call->context, call->in[k]));
+    p->launch.dtype = column;
+    p->launch.n_operands = call->n_in + 1;
+    p->launch.n_items = bl_slot_elements(bl_slot_get(call->context, call->out[0]));
+    collapse(call, p, &shape, p->launch.n_operands);
+    output_first(p, p->launch.n_operands);
+    return true;
+}
+
+bool bl_prove_copy(bl_call *call, bl_proof *p)
+{
+    if (!use_inputs(call, p, false))
+        return false;
+    const bl_slot *in = bl_slot_get(call->context, call->in[0]);
+    belay_shape shape = bl_slot_shape(in);
+    if (!make_output(call, p, call->dtype, &shape))
+        return false;
+    set_operand(p, 0, in);
+    p->launch.dtype = call->dtype;
+    p->launch.n_operands = 2;
+    p->launch.n_items = bl_slot_elements(in);
+    collapse(call, p, &shape, 2);
+    output_first(p, 2);
+    return true;
+}
+
+/* ---- products ------------------------------------------------------------------------------------------------------------------------ */
+
+/* a [B, M, K] (or [B, K, M] stored transposed), b [B, K, N] (or [B, N, K]), each contiguous, B of one of them may be 1. */
+bool bl_prove_matmul(bl_call *call, bl_proof *p)
+{
+    if (!use_inputs(call, p, false))
+        return false;
+    const bl_slot *a = bl_slot_get(call->context, call->in[0]), *b = bl_slot_get(call->context, call->in[1]);
+    int ta = call->params.i[0] != 0, tb = call->params.i[1] != 0;
+    if (a->rank != 3 || b->rank != 3 || !bl_slot_is_contiguous(a) || !bl_slot_is_contiguous(b)) {
+        bl_prove_fail(call, BELAY_BUG_INVARIANT, "a product was launched on operands that are not [batch, rows, columns]");
+        return false;
+    }
+    int64_t m = a->size[1 + ta], k = a->size[2 - ta], kb = b->size[1 + tb], n = b->size[2 - tb];
+    int64_t batch = bl_max_i64(a->size[0], b->size[0]);
+    if (a->size[0] == 0 || b->size[0] == 0)
+        batch = 0;
+    if (k != kb || (a->size[0] != b->size[0] && a->size[0] != 1 && b->size[0] != 1)) {
+        bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
+                      "inner sizes differ: a has %" PRId64 " columns, b has %" PRId64 " rows", k, kb);
+        return false;
+    }
+    if (a->dtype != b->dtype) {
+        bl_prove_fail(call, BELAY_TYPE_DTYPE, "a is %s, b is %s", belay_dtype_name(a->dtype), belay_dtype_name(b->dtype));
+        return false;
+    }
+    int narrow;
+    if (!bl_checked_int(m, &narrow) || !bl_checked_int(n, &narrow) || !bl_checked_int(k, &narrow)) {
+        bl_prove_fail(call, BELAY_SIZE_OVERFLOW, "a product of %" PRId64 " x %" PRId64 " x %" PRId64
+                      " has a side above 2^31 - 1, the most that the BLAS takes", m, k, n);
+        return false;
+    }
+    belay_shape shape = {3, {batch, m, n}};
+    if (!column_exists(call, a->dtype) || !make_output(call, p, a->dtype, &shape))
+        return false;
+    set_operand(p, 0, a);
+    set_operand(p, 1, b);
+    bl_launch *l = &p->launch;
+    l->dtype = a->dtype;
+    l->n_operands = 3;
+    l->n_items = batch * m * n;
+    l->rank = 4;
+    const int64_t sizes[4] = {batch, m, n, k};
+    memcpy(l->size, sizes, sizeof sizes);
+    call->params.i[3] = a->size[0] > 1 ? m * k : 0;
+    call->params.i[4] = b->size[0] > 1 ? k * n : 0;
+    return true;
+}
+
+/* ---- signatures ---------------------------------------------------------------------------------------------------------------------- */
+
+static bool dtype_fits(const bl_signature_operand *o, int dtype, int column)
+{
+    switch (o->dtype) {
+    case BL_SIGNATURE_COLUMN:
+        return dtype == column;
+    case BL_SIGNATURE_INDEX:
+        return dtype == BELAY_I64 || dtype == BELAY_I32 || dtype == BELAY_U16 || dtype == BELAY_U8;
+    case BL_SIGNATURE_ANY:
+        return true;
+    default:
+        return dtype == o->dtype;
+    }
+}
+
+static const char *wanted_dtype(const bl_signature_operand *o, int column)
+{
+    if (o->dtype == BL_SIGNATURE_INDEX)
+        return "an integer dtype";
+    return belay_dtype_name(o->dtype == BL_SIGNATURE_COLUMN ? column : o->dtype);
+}
+
+/* The column is the dtype of the first operand that has the column's. */
+static int column_of(const bl_call *call, const bl_signature *s)
+{
+    for (int k = 0; k < call->n_in; k++)
+        if (s->operand[k].dtype == BL_SIGNATURE_COLUMN && !belay_tensor_is_nil(call->in[k]))
+            return bl_slot_get(call->context, call->in[k])->dtype;
+    return BELAY_F32;
+}
+
+/* Binds or compares the symbols of one operand. */
+static bool bind_operand(const bl_call *call, const bl_signature *s, int k, int64_t *dim, int *bound_by)
+{
+    const bl_signature_operand *o = &s->operand[k];
+    const bl_slot *slot = bl_slot_get(call->context, call->in[k]);
+    if (slot->rank != o->n_axes) {
+        bl_prove_fail(call, BELAY_SHAPE_RANK, "%s has %d axes where %d are needed", o->name, slot->rank, o->n_axes);
+        return false;
+    }
+    for (int i = 0; i < o->n_axes; i++) {
+        int symbol = o->axis[i];
+        if (dim[symbol] >= 0 && dim[symbol] != slot->size[i]) {
+            const char *other = bound_by[symbol] >= 0 ? s->operand[bound_by[symbol]].name : "the forward call";
+            bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
+                          "axis %d of %s has size %" PRId64 ", but %s gives %" PRId64 " for it", i, o->name,
+                          slot->size[i], other, dim[symbol]);
+            return false;
+        }
+        if (dim[symbol] < 0) {
+            dim[symbol] = slot->size[i];
+            bound_by[symbol] = k;
+        }
+    }
+    if (!bl_slot_is_contiguous(slot)) {
+        bl_prove_fail(call, BELAY_BUG_INVARIANT, "%s was launched on %s, which is not contiguous",
+                      bl_kernel_rows[call->op].name, o->name);
+        return false;
+    }
+    return true;
+}
+
+static bool bind_inputs(const bl_call *call, const bl_signature *s, bl_proof *p, int column)
+{
+    int bound_by[8];
+    for (int i = 0; i < 8; i++) {
+        p->launch.dim[i] = -1;
+        bound_by[i] = -1;
+    }
+    if (call->has_dims) {
+        const bl_signature *from = bl_signature_of(call->dims_of);
+        for (int i = 0; i < s->n_symbols; i++)
+            for (int j = 0; j < from->n_symbols; j++)
+                if (s->symbol[i] == from->symbol[j])
+                    p->launch.dim[i] = call->dims[j];
+    }
+    for (int k = 0; k < s->n_in; k++) {
+        const bl_signature_operand *o = &s->operand[k];
+        if (belay_tensor_is_nil(call->in[k])) {
+            if (!o->is_optional)
+                return false;
+            continue;
+        }
+        const bl_slot *slot = bl_slot_get(call->context, call->in[k]);
+        if (!dtype_fits(o, slot->dtype, column)) {
+            bl_prove_fail(call, BELAY_TYPE_DTYPE, "%s is %s where %s is needed", o->name, belay_dtype_name(slot->dtype),
+                          wanted_dtype(o, column));
+            return false;
+        }
+        if (!bind_operand(call, s, k, p->launch.dim, bound_by))
+            return false;
+        set_operand(p, k, slot);
+    }
+    return true;
+}
+
+/* In-place operands must not share bytes with another operand. */
+static bool in_place_is_alone(const bl_call *call, const bl_signature *s)
+{
+    for (int k = 0; k < s->n_in; k++) {
+        const bl_slot *slot = s->operand[k].is_in_place ? bl_slot_get(call->context, call->in[k]) : NULL;
+        for (int j = 0; j < s->n_in && slot != NULL; j++) {
+            const bl_slot *other = j != k ? bl_slot_get(call->context, call->in[j]) : NULL;
+            if (other != NULL && other->storage == slot->storage &&
+                bl_slot_data(other) == bl_slot_data(slot)) {
+                bl_prove_fail(call, BELAY_SHAPE_CONTRACT, "%s is written and is also %s", s->operand[k].name,
+                              s->operand[j].name);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static bool make_outputs(bl_call *call, const bl_signature *s, bl_proof *p, int column)
+{
+    for (int o = 0; o < s->n_out; o++) {
+        const bl_signature_operand *spec = &s->operand[s->n_in + o];
+        belay_shape shape = {.rank = spec->n_axes};
+        for (int i = 0; i < spec->n_axes; i++)
+            shape.size[i] = p->launch.dim[spec->axis[i]];
+        if (!make_output(call, p, spec->dtype == BL_SIGNATURE_COLUMN ? column : spec->dtype, &shape))
+            return false;
+    }
+    return true;
+}
+
+static int64_t item_product(const bl_signature *s, const bl_launch *l, int part)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s->item_length[part]; i++)
+        n *= bl_max_i64(l->dim[s->item[part][i]], 0); /* products of sizes of a tensor that exists */
+    return n;
+}
+
+static void set_items(const bl_signature *s, bl_skeleton skeleton, bl_proof *p)
+{
+    bl_launch *l = &p->launch;
+    for (int part = 0; part < s->n_items; part++)
+        l->size[part] = item_product(s, l, part);
+    l->rank = s->n_items;
+    if (skeleton == BL_SKELETON_REDUCE) {
+        l->n_items = l->size[0] * l->size[2];
+    } else {
+        l->n_items = s->chunk > 0 ? (l->size[0] + s->chunk - 1) / s->chunk : l->size[0];
+    }
+}
+
+bool bl_prove_signature(bl_call *call, bl_proof *p)
+{
+    const bl_signature *s = bl_signature_of(call->op);
+    bl_skeleton skeleton = bl_kernel_rows[call->op].skeleton;
+    if (!s->is_valid || call->n_in != s->n_in) {
+        bl_prove_fail(call, BELAY_BUG_INVARIANT, "%s was launched with %d operands, its row names %d",
+                      bl_kernel_rows[call->op].name, call->n_in, s->n_in);
+        return false;
+    }
+    if (!use_inputs(call, p, true))
+        return false;
+    int column = column_of(call, s);
+    if (!column_exists(call, column) || !bind_inputs(call, s, p, column) || !in_place_is_alone(call, s) ||
+        !make_outputs(call, s, p, column))
+        return false;
+    p->launch.dtype = column;
+    p->launch.n_operands = s->n_in + s->n_out;
+    set_items(s, skeleton, p);
+    if (skeleton == BL_SKELETON_SORTED) {
+        const bl_slot *out = bl_slot_get(call->context, call->out[0]);
+        p->launch.size[2] = p->launch.size[1] > 0 ? bl_slot_elements(out) / p->launch.size[1] : 0;
+    }
+    return true;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/signature.h"
+
+#include <belay/types.h>
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bl_signature signatures[BL_N_OPS];
+static pthread_once_t parsed = PTHREAD_ONCE_INIT;
+
+static int symbol_of(bl_signature *s, char letter)
+{
+    for (int i = 0; i < s->n_symbols; i++)
+        if (s->symbol[i] == letter)
+            return i;
+    if (s->n_symbols == 8)
+        return -1;
+    s->symbol[s->n_symbols] = letter;
+    return s->n_symbols++;
+}
+
+static int dtype_of(const char *word, size_t length)
+{
+    if (length == 5 && memcmp(word, "index", 5) == 0)
+        return BL_SIGNATURE_INDEX;
+    if (length == 3 && memcmp(word, "any", 3) == 0)
+        return BL_SIGNATURE_ANY;
+    for (int d = 0; d < BELAY_N_DTYPES; d++)
+        if (strlen(belay_dtype_name(d)) == length && memcmp(belay_dtype_name(d), word, length) == 0)
+            return d;
+    return BELAY_N_DTYPES; /* none: refused by the caller */
+}
+
+/* name[:dtype][axes][?][!] */
+static bool parse_operand(bl_signature *s, const char *word, size_t length, bl_signature_operand *out)
+{
+    const char *end = word + length, *at = word;
+    *out = (bl_signature_operand){.dtype = BL_SIGNATURE_COLUMN};
+    while (at < end && (isalnum((unsigned char)*at) || *at == '_'))
+        at++;
+    if (at == word || (size_t)(at - word) >= sizeof out->name)
+        return false;
+    memcpy(out->name, word, (size_t)(at - word));
+    if (at < end && *at == ':') {
+        const char *dtype = ++at;
+        while (at < end && isalnum((unsigned char)*at))
+            at++;
+        out->dtype = dtype_of(dtype, (size_t)(at - dtype));
+        if (out->dtype == BELAY_N_DTYPES)
+            return false;
+    }
+    if (at < end && *at == '[')
+        for (at++; at < end && *at != ']'; at++) {
+            int symbol = symbol_of(s, *at);
+            if (symbol < 0 || out->n_axes == BL_MAX_RANK)
+                return false;
+            out->axis[out->n_axes++] = symbol;
+        }
+    at += at < end && *at == ']';
+    for (; at < end; at++) {
+        out->is_optional |= *at == '?';
+        out->is_in_place |= *at == '!';
+    }
+    return true;
+}
+
+/* "R", "N/1024", "OKI", "1RN", "ON,OV": after the operands, so that symbols are numbered as the operands name them. */
+static bool parse_items(bl_signature *s, bl_skeleton skeleton, const char *head, size_t length)
+{
+    const char *slash = memchr(head, '/', length);
+    if (slash != NULL) {
+        s->chunk = strtoll(slash + 1, NULL, 10);
+        length = (size_t)(slash - head);
+    }
+    s->n_items = 1;
+    for (size_t i = 0; i < length; i++) {
+        bool next = head[i] == ',' || (skeleton == BL_SKELETON_REDUCE && i > 0);
+        if (next && ++s->n_items > 3)
+            return false;
+        if (head[i] == ',' || head[i] == '1')
+            continue;
+        int symbol = symbol_of(s, head[i]), part = s->n_items - 1;
+        if (symbol < 0)
+            return false;
+        s->item[part][s->item_length[part]++] = symbol;
+    }
+    return true;
+}
+
+static bool parse(const bl_row *row, bl_signature *s)
+{
+    const char *colon = strchr(row->signature, ':'), *at = colon + 1;
+    bool outputs = false;
+    while (*at != '\0') {
+        size_t length = strcspn(at, " ");
+        if (length == 2 && memcmp(at, "->", 2) == 0) {
+            outputs = true;
+        } else if (length > 0) {
+            if (s->n_in + s->n_out == BL_MAX_OPERANDS || !parse_operand(s, at, length, &s->operand[s->n_in + s->n_out]))
+                return false;
+            s->n_in += !outputs;
+            s->n_out += outputs;
+        }
+        at += length + (at[length] == ' ');
+    }
+    return parse_items(s, row->skeleton, row->signature, (size_t)(colon - row->signature));
+}
+
+/* Operand names of the maps, for reports. */
+static void name_map(bl_skeleton skeleton, bl_signature *s)
+{
+    static const char *const names[][3] = {
+        [BL_SKELETON_MAP0P] = {"", "", ""},          [BL_SKELETON_MAP1] = {"x", "", ""},
+        [BL_SKELETON_MAP1P] = {"x", "", ""},         [BL_SKELETON_MAP2] = {"a", "b", ""},
+        [BL_SKELETON_MAP3] = {"g", "a", "b"},        [BL_SKELETON_MAP3P] = {"g", "a", "b"},
+        [BL_SKELETON_COMPARE] = {"a", "b", ""},      [BL_SKELETON_SELECT] = {"condition", "a", "b"},
+        [BL_SKELETON_MASK] = {"condition", "g", ""}, [BL_SKELETON_COPY] = {"x", "", ""},
+        [BL_SKELETON_MATMUL] = {"a", "b", ""},
+    };
+    if (skeleton >= (int)(sizeof names / sizeof names[0]) || names[skeleton][0] == NULL)
+        return;
+    while (s->n_in < 3 && names[skeleton][s->n_in][0] != '\0') {
+        strcpy(s->operand[s->n_in].name, names[skeleton][s->n_in]);
+        s->n_in++;
+    }
+    strcpy(s->operand[s->n_in].name, "y");
+    s->n_out = 1;
+    s->is_valid = true;
+}
+
+static void parse_all(void)
+{
+    for (int op = 1; op < BL_N_OPS; op++) {
+        const bl_row *row = &bl_kernel_rows[op];
+        if (row->signature != NULL && strchr(row->signature, ':') != NULL)
+            signatures[op].is_valid = parse(row, &signatures[op]);
+        else
+            name_map(row->skeleton, &signatures[op]);
+    }
+}
+
+const bl_signature *bl_signature_of(int op)
+{
+    pthread_once(&parsed, parse_all);
+    return &signatures[op];
+}
+
+int bl_signature_find(const bl_signature *signature, const char *name)
+{
+    for (int i = 0; i < signature->n_in + signature->n_out; i++)
+        if (strcmp(signature->operand[i].name, name) == 0)
+            return i;
+    return -1;
+}
