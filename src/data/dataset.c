@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "data/vocabulary.h"
 #include "data/words.h"
+#include "tensor/context.h"
 
 static belay_dataset nil_dataset;
 
@@ -124,6 +125,7 @@ static belay_code copy_ids(belay_dataset *dataset, const int64_t *ids, const int
 belay_dataset *belay_dataset_ids(belay_context *ctx, const int64_t *ids, const int64_t *labels, int64_t n,
                                  const belay_ids_options *options)
 {
+    BL_ENTER(ctx);
     bl_error error;
     belay_dataset *dataset = bl_data_dataset_new(ctx, &bl_data_kind_ids);
     if (belay_dataset_is_nil(dataset))
@@ -159,6 +161,7 @@ const bl_data_kind bl_data_kind_callback = {.get = get_callback};
 belay_dataset *belay_dataset_callback(belay_context *ctx, int64_t n_samples, belay_sample_get get, void *state,
                                       const belay_ids_options *options)
 {
+    BL_ENTER(ctx);
     bl_error error;
     belay_dataset *dataset = bl_data_dataset_new(ctx, &bl_data_kind_callback);
     if (belay_dataset_is_nil(dataset))

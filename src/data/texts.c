@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "data/vocabulary.h"
 #include "data/words.h"
+#include "tensor/context.h"
 
 /* ---- samples ---------------------------------------------------------------------------------------------------- */
 
@@ -149,6 +150,7 @@ static belay_dataset *finish(belay_dataset *dataset, belay_code code, bl_data_ro
 
 belay_dataset *belay_dataset_open(belay_context *ctx, const char *path, const belay_text_options *options)
 {
+    BL_ENTER(ctx);
     static const belay_text_options defaults;
     const belay_text_options *o = options != NULL ? options : &defaults;
     bl_error error;
@@ -167,6 +169,7 @@ belay_dataset *belay_dataset_open(belay_context *ctx, const char *path, const be
 belay_dataset *belay_dataset_texts(belay_context *ctx, const char *const *texts, const char *const *labels, int64_t n,
                                    const belay_text_options *options)
 {
+    BL_ENTER(ctx);
     static const belay_text_options defaults;
     const belay_text_options *o = options != NULL ? options : &defaults;
     bl_error error;
@@ -185,6 +188,7 @@ belay_dataset *belay_dataset_validation(belay_dataset *dataset)
     bl_error error;
     if (belay_dataset_is_nil(dataset))
         return bl_data_dataset_nil();
+    BL_ENTER(dataset->object.ctx);
     belay_dataset *part = bl_data_dataset_new(dataset->object.ctx, &bl_data_kind_texts);
     if (belay_dataset_is_nil(part))
         return part;

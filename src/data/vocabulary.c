@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "data/words.h"
+#include "tensor/context.h"
 
 static belay_tokenizer nil_tokenizer;
 static belay_labels nil_labels;
@@ -41,6 +42,7 @@ belay_tokenizer *bl_data_tokenizer_new(belay_context *ctx, belay_tokens kind, bo
 
 belay_tokenizer *belay_tokenizer_from_json(belay_context *ctx, const char *json)
 {
+    BL_ENTER(ctx);
     bl_error error;
     const char *text = json != NULL ? json : "";
     if (!bl_data_has_context(ctx))
@@ -59,6 +61,7 @@ const char *belay_tokenizer_to_json(belay_tokenizer *tokenizer)
     bl_error error;
     if (!has_tokenizer(tokenizer))
         return NULL;
+    BL_ENTER(tokenizer->object.ctx);
     if (tokenizer->json == NULL &&
         bl_data_vocabulary_to_json(&tokenizer->vocabulary, &tokenizer->json, &error) != BELAY_OK)
         bl_data_raise(tokenizer->object.ctx, &error);
@@ -97,6 +100,7 @@ belay_code belay_tokenizer_encode(belay_tokenizer *tokenizer, const char *text, 
     bl_error error;
     if (!has_tokenizer(tokenizer))
         return BELAY_CONF_ORDER;
+    BL_ENTER(tokenizer->object.ctx);
     if (encode(tokenizer, text, n_bytes, ids, seq, &error) == BELAY_OK)
         return BELAY_OK;
     return bl_data_raise(tokenizer->object.ctx, &error);
@@ -120,6 +124,7 @@ belay_labels *bl_data_labels_new(belay_context *ctx, bl_error *error)
 
 belay_labels *belay_labels_from_json(belay_context *ctx, const char *json)
 {
+    BL_ENTER(ctx);
     bl_error error;
     const char *text = json != NULL ? json : "";
     if (!bl_data_has_context(ctx))
@@ -137,6 +142,7 @@ const char *belay_labels_to_json(belay_labels *labels)
     bl_error error;
     if (!has_labels(labels))
         return NULL;
+    BL_ENTER(labels->object.ctx);
     if (labels->json == NULL && bl_data_labels_to_json(&labels->set, &labels->json, &error) != BELAY_OK)
         bl_data_raise(labels->object.ctx, &error);
     return labels->json;

@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tokenizer's and labels' JSON, as a checkpoint brings them: what is taken comes back from its own JSON the same. */
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz_support.h"
 
 #include "base/memory.h"
 #include "data/words.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void run_vocabulary(const char *json, int64_t n_bytes)
 {
@@ -20,10 +11,11 @@ static void run_vocabulary(const char *json, int64_t n_bytes)
     char *text, *again;
     bl_error error;
     if (bl_data_vocabulary_from_json(&v, json, n_bytes, &error) == BELAY_OK) {
-        must(bl_data_vocabulary_to_json(&v, &text, &error) == BELAY_OK);
-        must(bl_data_vocabulary_from_json(&back, text, (int64_t)strlen(text), &error) == BELAY_OK);
-        must(bl_data_vocabulary_to_json(&back, &again, &error) == BELAY_OK);
-        must(strcmp(text, again) == 0);
+        fuzz_require(bl_data_vocabulary_to_json(&v, &text, &error) == BELAY_OK, "it can be written");
+        fuzz_require(bl_data_vocabulary_from_json(&back, text, (int64_t)strlen(text), &error) == BELAY_OK,
+                     "it can be read back");
+        fuzz_require(bl_data_vocabulary_to_json(&back, &again, &error) == BELAY_OK, "it can be written again");
+        fuzz_require(strcmp(text, again) == 0, "both texts are the same");
         bl_free(text);
         bl_free(again);
     }
@@ -37,9 +29,10 @@ static void run_labels(const char *json, int64_t n_bytes)
     char *text;
     bl_error error;
     if (bl_data_labels_from_json(&labels, json, n_bytes, &error) == BELAY_OK) {
-        must(bl_data_labels_to_json(&labels, &text, &error) == BELAY_OK);
-        must(bl_data_labels_from_json(&back, text, (int64_t)strlen(text), &error) == BELAY_OK);
-        must(back.n == labels.n);
+        fuzz_require(bl_data_labels_to_json(&labels, &text, &error) == BELAY_OK, "they can be written");
+        fuzz_require(bl_data_labels_from_json(&back, text, (int64_t)strlen(text), &error) == BELAY_OK,
+                     "they can be read back");
+        fuzz_require(back.n == labels.n, "no label is lost");
         bl_free(text);
     }
     bl_data_strings_fini(&labels);

@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a data file: refused, or samples that are the same whether their ids were kept or read again.  The first
  * byte picks the kind of file and whether a part is split off. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "fuzz_support.h"
 
 #include "base/memory.h"
 #include "data/store.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 enum { seq = 8 };
-
-static void must(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 typedef struct setting {
     bl_data_rows rows;
@@ -55,15 +44,16 @@ static void compare(const setting *kept, const setting *dropped)
     bl_data_cursor a, b;
     bl_error error;
     int64_t ids[2][seq], n_ids[2];
-    must(kept->store.n_rows == dropped->store.n_rows);
-    must(bl_data_cursor_init(&a, &kept->store, &error) == BELAY_OK);
-    must(bl_data_cursor_init(&b, &dropped->store, &error) == BELAY_OK);
+    fuzz_require(kept->store.n_rows == dropped->store.n_rows, "both have the same rows");
+    fuzz_require(bl_data_cursor_init(&a, &kept->store, &error) == BELAY_OK, "kept ids can be got");
+    fuzz_require(bl_data_cursor_init(&b, &dropped->store, &error) == BELAY_OK, "the file opens again");
     for (int64_t row = kept->store.n_rows - 1; row >= 0; row--) {
-        must(bl_data_store_get(&kept->store, &a, row, ids[0], &n_ids[0], &error) == BELAY_OK);
-        must(bl_data_store_get(&dropped->store, &b, row, ids[1], &n_ids[1], &error) == BELAY_OK);
-        must(n_ids[0] == n_ids[1] && n_ids[0] <= seq);
-        must(memcmp(ids[0], ids[1], (size_t)n_ids[0] * sizeof ids[0][0]) == 0);
-        must(kept->store.classes[row] >= 0 && kept->store.classes[row] < kept->labels.n);
+        fuzz_require(bl_data_store_get(&kept->store, &a, row, ids[0], &n_ids[0], &error) == BELAY_OK, "a row is kept");
+        fuzz_require(bl_data_store_get(&dropped->store, &b, row, ids[1], &n_ids[1], &error) == BELAY_OK,
+                     "a row is found");
+        fuzz_require(n_ids[0] == n_ids[1] && n_ids[0] <= seq, "rows are as long");
+        fuzz_require(memcmp(ids[0], ids[1], (size_t)n_ids[0] * sizeof ids[0][0]) == 0, "rows are the same");
+        fuzz_require(kept->store.classes[row] >= 0 && kept->store.classes[row] < kept->labels.n, "classes are known");
     }
     bl_data_cursor_fini(&a);
     bl_data_cursor_fini(&b);
@@ -80,7 +70,8 @@ static void put_file(const char *extension, const uint8_t *data, size_t size)
         unlink(path);
     snprintf(path, sizeof path, "/tmp/belay-fuzz-%ld%s", (long)getpid(), extension);
     FILE *file = fopen(path, "wb");
-    must(file != NULL && (size == 0 || fwrite(data, 1, size, file) == size) && fclose(file) == 0);
+    fuzz_require(file != NULL && (size == 0 || fwrite(data, 1, size, file) == size) && fclose(file) == 0,
+                 "the input can be written to a file");
     if (!is_registered)
         is_registered = atexit(remove_file) == 0;
 }
@@ -94,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     double valid_split = data[0] & 0x80 ? 0.3 : 0.0;
     put_file(extensions[(data[0] & 0x7F) % 3], data + 1, size - 1);
     belay_code code = fill(&kept, path, valid_split, BL_DATA_KEEP_BYTES);
-    must(fill(&dropped, path, valid_split, 1) == code);
+    fuzz_require(fill(&dropped, path, valid_split, 1) == code, "both ways end alike");
     if (code == BELAY_OK)
         compare(&kept, &dropped);
     free_setting(&kept);

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a text: refused, or cut into tokens that are UTF-8 and not empty, and encoded into known ids. */
-#include <stdlib.h>
+#include "fuzz_support.h"
 
 #include "base/memory.h"
 #include "data/tokenizer.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 enum { seq = 16 };
-
-static void must(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void run(belay_tokens kind, bool keep_case, const char *text, int64_t n_bytes)
 {
@@ -26,14 +18,15 @@ static void run(belay_tokens kind, bool keep_case, const char *text, int64_t n_b
         for (int64_t i = 0; i < counts.n; i++) {
             int64_t n;
             const char *token = bl_data_strings_get(&counts, i, &n);
-            must(n > 0 && bl_data_text_check(token, n, "the token", &error) == BELAY_OK);
+            fuzz_require(n > 0 && bl_data_text_check(token, n, "the token", &error) == BELAY_OK, "tokens are text");
             n_tokens += counts.counts[i];
         }
-        must(bl_data_vocabulary_fill(&v, &counts, 1, 100, &error) == BELAY_OK);
-        must(bl_data_encode(&v, &pieces, text, n_bytes, ids, seq, &n_ids, &error) == BELAY_OK);
-        must(n_ids == (n_tokens < seq ? n_tokens : seq));
+        fuzz_require(bl_data_vocabulary_fill(&v, &counts, 1, 100, &error) == BELAY_OK, "tokens make a vocabulary");
+        fuzz_require(bl_data_encode(&v, &pieces, text, n_bytes, ids, seq, &n_ids, &error) == BELAY_OK,
+                     "what was counted can be encoded");
+        fuzz_require(n_ids == (n_tokens < seq ? n_tokens : seq), "each token has an id");
         for (int64_t i = 0; i < n_ids; i++)
-            must(ids[i] >= 1 && ids[i] < v.tokens.n + 2);
+            fuzz_require(ids[i] >= 1 && ids[i] < v.tokens.n + 2, "ids are known");
     }
     bl_data_strings_fini(&counts);
     bl_data_pieces_fini(&pieces);
