@@ -63,6 +63,9 @@ static belay_code class_of(walk *w, const bl_data_row *row, int32_t *class)
     int64_t number = bl_data_strings_add(&w->labels, row->label, row->n_label);
     if (number < 0)
         return bl_data_no_memory(w->error, "the labels", w->labels.n);
+    if (number >= BL_DATA_MAX_LABELS)
+        return bl_error_set(w->error, BELAY_FILE_LIMIT, "%s: more than %" PRId64 " different labels", name_of(w),
+                            BL_DATA_MAX_LABELS);
     w->labels.counts[number]++;
     *class = (int32_t)number;
     return BELAY_OK;

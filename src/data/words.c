@@ -12,7 +12,6 @@
 #include "file/json.h"
 
 #define FORMAT_VERSION  1
-#define MAX_LABELS      INT64_C(1000000)
 #define MAX_LABEL_FACTS 20
 
 static const char *const kind_names[] = {[BELAY_TOKENS_CHAR] = "char", [BELAY_TOKENS_WORD] = "word"};
@@ -173,7 +172,7 @@ belay_code bl_data_labels_from_json(bl_data_strings *labels, const char *json, i
 {
     json_t *array;
     TRY(bl_json_parse(json, n_bytes, "the labels' JSON", 1, &array, error));
-    belay_code code = fill_set(labels, array, MAX_LABELS, "the labels' JSON", error);
+    belay_code code = fill_set(labels, array, BL_DATA_MAX_LABELS, "the labels' JSON", error);
     if (code == BELAY_OK && labels->n == 0)
         code = wrong(error, "the labels' JSON", "has no entries");
     json_decref(array);
@@ -210,9 +209,6 @@ static int by_value(const void *a, const void *b)
 
 belay_code bl_data_labels_fill(bl_data_strings *labels, const bl_data_strings *counts, bl_error *error)
 {
-    if (counts->n > MAX_LABELS)
-        return bl_error_set(error, BELAY_FILE_LIMIT, "there are %" PRId64 " different labels, the limit is %" PRId64,
-                            counts->n, MAX_LABELS);
     label *all = bl_alloc(counts->n, sizeof *all);
     bool numbers = true, fits = all != NULL;
     for (int64_t i = 0; fits && i < counts->n; i++) {

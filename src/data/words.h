@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "data/tokenizer.h"
 
+#define BL_DATA_MAX_LABELS INT64_C(1000000)
+
 /* mem.exhausted: "no memory for <what> (<count> so far)". */
 belay_code bl_data_no_memory(bl_error *error, const char *what, int64_t count);
 

@@ -313,6 +313,19 @@ static void files_without_anything_to_learn_are_refused(void **state)
                    "training (data.empty)\n" EMPTY_ADVICE);
 }
 
+static void more_labels_than_the_limit_are_refused(void **state)
+{
+    (void)state;
+    FILE *file = fopen("many.tsv", "wb");
+    fprintf(file, "text\tlabel\n");
+    for (int i = 0; i <= 1000000; i++)
+        fprintf(file, "a\t%d\n", i);
+    fclose(file);
+    assert_refused("many.tsv", 0,
+                   "belay: many.tsv: more than 1000000 different labels (file.limit)\n"
+                   "    try: Split the data, or raise the limit that the message names.\n");
+}
+
 static void an_empty_label_is_refused(void **state)
 {
     (void)state;
@@ -402,6 +415,7 @@ int main(void)
         cmocka_unit_test(many_known_labels_are_cut_and_odd_ones_escaped),
         cmocka_unit_test(one_class_or_one_token_is_refused),
         cmocka_unit_test(files_without_anything_to_learn_are_refused),
+        cmocka_unit_test(more_labels_than_the_limit_are_refused),
         cmocka_unit_test(an_empty_label_is_refused),
         cmocka_unit_test(texts_from_memory_are_named_by_number),
         cmocka_unit_test(every_failing_allocation_is_named),
