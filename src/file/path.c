@@ -64,11 +64,6 @@ const char *bl_file_extension(const char *path)
     return dot != NULL && dot != name ? dot : "";
 }
 
-belay_code bl_file_no_memory(bl_error *error, const char *doing, const char *path)
-{
-    return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to %s '%s'", doing, path);
-}
-
 /* One level; what is already there is looked at only when making it fails. */
 static belay_code make_folder(const char *folder, const char *path, bl_error *error)
 {

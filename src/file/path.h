@@ -35,7 +35,11 @@ const char *bl_file_extension(const char *path);
 BL_MUST_USE belay_code bl_file_mkdir(const char *path, bl_error *error);
 
 /* mem.exhausted with this headline: "no memory to <doing> '<path>'". */
-belay_code bl_file_no_memory(bl_error *error, const char *doing, const char *path);
+static inline belay_code bl_file_no_memory(bl_error *error, const char *doing, const char *path)
+{
+    bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to %s '%s'", doing, path);
+    return BELAY_MEM_EXHAUSTED;
+}
 
 /* Foreign bytes for an error text: control characters and bytes that are not UTF-8 as \xNN, cut with "..." when the
  * buffer ends.  Returns the buffer. */

@@ -18,6 +18,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are read as t
 
 enum { length_size = 8, alignment = 64 };
 
+typedef struct name_slot {
+    const bl_safetensors_entry *entry;
+} name_slot;
+
 struct bl_safetensors {
     char *path;
     int fd;
@@ -25,9 +29,9 @@ struct bl_safetensors {
     json_t *header;             /* owns the names and metadata */
     const json_t *metadata;     /* within header, or NULL */
     int64_t n_entries;
-    bl_safetensors_entry *entries;        /* by offset */
-    const bl_safetensors_entry **by_name; /* sorted by strcmp */
-    void **loaded;                        /* an entry's bytes, NULL until asked for */
+    bl_safetensors_entry *entries; /* by offset */
+    name_slot *by_name;            /* sorted by strcmp */
+    void **loaded;                 /* an entry's bytes, NULL until asked for */
 };
 
 typedef struct dtype_row {
@@ -184,8 +188,8 @@ static int compare_offsets(const void *left, const void *right)
 
 static int compare_names(const void *left, const void *right)
 {
-    const bl_safetensors_entry *const *a = left, *const *b = right;
-    return strcmp((*a)->name, (*b)->name);
+    const name_slot *a = left, *b = right;
+    return strcmp(a->entry->name, b->entry->name);
 }
 
 /* One tensor after the other, from the first byte of the data to the last of the file. */
@@ -227,7 +231,7 @@ static belay_code read_entries(bl_safetensors *file, bl_error *error)
     }
     qsort(file->entries, (size_t)file->n_entries, sizeof *file->entries, compare_offsets);
     for (int64_t i = 0; i < file->n_entries; i++)
-        file->by_name[i] = &file->entries[i];
+        file->by_name[i].entry = &file->entries[i];
     qsort(file->by_name, (size_t)file->n_entries, sizeof *file->by_name, compare_names);
     return check_cover(file, error);
 }
@@ -322,11 +326,11 @@ const bl_safetensors_entry *bl_safetensors_entry_at(const bl_safetensors *file, 
 
 const bl_safetensors_entry *bl_safetensors_find(const bl_safetensors *file, const char *name)
 {
-    bl_safetensors_entry key = {.name = name};
-    const bl_safetensors_entry *pointer = &key;
-    const bl_safetensors_entry **found =
-        bsearch(&pointer, file->by_name, (size_t)file->n_entries, sizeof *file->by_name, compare_names);
-    return found != NULL ? *found : NULL;
+    const bl_safetensors_entry key = {.name = name};
+    const name_slot wanted = {.entry = &key};
+    const name_slot *found =
+        bsearch(&wanted, file->by_name, (size_t)file->n_entries, sizeof *file->by_name, compare_names);
+    return found != NULL ? found->entry : NULL;
 }
 
 const char *bl_safetensors_metadata(const bl_safetensors *file, const char *key)

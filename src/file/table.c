@@ -295,7 +295,7 @@ static void list_keys(json_t *object, name_list *list)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(object, key, value) add_name(list, key, (int64_t)strlen(key));
+    json_object_foreach(object, key, value) { add_name(list, key, (int64_t)strlen(key)); }
 }
 
 static belay_code no_key(const bl_table *table, const record *row, int column, bl_error *error)
