@@ -62,7 +62,7 @@ lint: ## clang-tidy and cppcheck over the whole of src/
 docs: ## write the generated pages of docs/ anew
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory build-release
-	@build/release/belay_generate docs
+	@build/release/belay_generate .
 
 install: ## install below PREFIX (/usr/local), DESTDIR in front
 	@tools/deps.sh build

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /* Gets each fault and warning as the paragraph that a person reads.  Called on the thread that uses the context. */
-typedef void (*belay_log)(void *state, belay_code code, const char *text);
+typedef void (*belay_log_function)(void *state, belay_code code, const char *text);
 
 /* Writes the paragraph to stderr. */
 BELAY_API void belay_log_stderr(void *state, belay_code code, const char *text);
@@ -19,7 +19,7 @@ BELAY_API void belay_log_stderr(void *state, belay_code code, const char *text);
 typedef struct belay_options {
     const char *device; /* "cpu" (NULL), "sim:N", "cuda:N" */
     uint64_t seed;
-    belay_log log; /* NULL: faults are kept and not told */
+    belay_log_function log; /* NULL: faults are kept and not told */
     void *log_state;
     int threads;                     /* 0: the processors that this process may use */
     belay_index_policy index_policy; /* 0: raise */
@@ -34,14 +34,15 @@ typedef struct belay_options {
  * comes back, whose tensors are nil and whose belay_close gives the status. */
 BELAY_API belay_context *belay_open(const belay_options *options);
 
-/* Frees everything of the context: tensors, modules, optimizers, loaders.  Gives an exit status: 0 when no fault has come
- * since the last step that was applied, else that of the first one's group. */
+/* Frees everything of the context: tensors, modules, optimizers, loaders.  Gives an exit status: 0 when no fault has
+ * come since the last step that was applied, else that of the first one's group. */
 BELAY_API int belay_close(belay_context *context);
 
 /* False for a context that could not be opened. */
 BELAY_API bool belay_is_open(const belay_context *context);
 
-/* ---- faults -------------------------------------------------------------------------------------------------------------- */
+/* ---- faults
+ * -------------------------------------------------------------------------------------------------------------- */
 
 /* One fault as it was named.  Texts belong to the context and live until belay_faults_clear or belay_close. */
 typedef struct belay_fault {
@@ -77,7 +78,8 @@ BELAY_API void belay_fault_raise(belay_context *context, belay_code code, const 
 BELAY_API void belay_site_push(belay_context *context, const char *label);
 BELAY_API void belay_site_pop(belay_context *context);
 
-/* ---- scopes -------------------------------------------------------------------------------------------------------------- */
+/* ---- scopes
+ * -------------------------------------------------------------------------------------------------------------- */
 
 /* Owns the temporaries made while it is the innermost one.  docs/lifetime.md has the rules. */
 typedef struct belay_scope {
@@ -92,7 +94,8 @@ BELAY_API void belay_scope_close(belay_scope scope);
 /* Hands a temporary to the next outer scope; returns it. */
 BELAY_API belay_tensor belay_keep(belay_tensor tensor);
 
-/* ---- modes ---------------------------------------------------------------------------------------------------------------- */
+/* ---- modes
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 /* Switches recording for backward; returns how it was.  Off, forward keeps nothing and faults gate no step. */
 BELAY_API bool belay_recording_set(belay_context *context, bool recording);

@@ -24,8 +24,8 @@ typedef struct bl_device_api {
     belay_code (*open)(const bl_device_options *options, bl_device **out, bl_error *error);
     void (*close)(bl_device *device);
 
-    /* Raw blocks at 64-byte alignment, from the device's pool; NULL when there is no memory.  A block goes back with the
-     * size that it was asked for. */
+    /* Raw blocks at 64-byte alignment, from the device's pool; NULL when there is no memory.  A block goes back with
+     * the size that it was asked for. */
     void *(*take)(bl_device *device, int64_t n_bytes);
     void (*give)(bl_device *device, void *block, int64_t n_bytes);
 
@@ -52,8 +52,8 @@ struct bl_device {
     char name[16]; /* "cpu", "cuda:0" */
 };
 
-/* The device of that name ("cpu"); place.absent when it is not on this machine or not in this build, conf.value when the
- * name is none. */
+/* The device of that name ("cpu"); place.absent when it is not on this machine or not in this build, conf.value when
+ * the name is none. */
 belay_code bl_device_open(const char *name, int threads, bl_device **out, bl_error *error);
 void bl_device_close(bl_device *device);
 

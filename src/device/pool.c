@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Freed blocks are kept by size class and handed out again, newest first.  Classes are four to a doubling, so that at most
- * a quarter of a block is unused.  Book-keeping lies outside of the blocks: a stray write into one cannot spoil it. */
+/* Freed blocks are kept by size class and handed out again, newest first.  Classes are four to a doubling, so that at
+ * most a quarter of a block is unused.  Book-keeping lies outside of the blocks: a stray write into one cannot spoil
+ * it. */
 #include "device/device.h"
 
 #include "base/checked.h"

@@ -11,10 +11,7 @@ BL_FN BL_REAL BL_(sigmoid)(BL_REAL x) { return BL_(bl_sigmoid)(x); }
 BL_FN BL_REAL BL_(sigmoid_grad)(BL_REAL g, BL_REAL x, BL_REAL y) { return (void)x, g * y * (1 - y); }
 
 /* Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016): x times the normal distribution function. */
-BL_FN BL_REAL BL_(gelu)(BL_REAL x)
-{
-    return (BL_REAL)0.5 * x * (1 + BL_(bl_erf)(x * (BL_REAL)0.70710678118654752440));
-}
+BL_FN BL_REAL BL_(gelu)(BL_REAL x) { return (BL_REAL)0.5 * x * (1 + BL_(bl_erf)(x * (BL_REAL)0.70710678118654752440)); }
 BL_FN BL_REAL BL_(gelu_grad)(BL_REAL g, BL_REAL x, BL_REAL y)
 {
     (void)y;

@@ -57,8 +57,7 @@ BL_ROW(MAP1P, affine, FLOAT, .grad = {OP(affine_grad)}, .domain = {-4, 4}, .tole
 BL_ROW(MAP1, exp, FLOAT, .grad = {OP(exp_grad)}, .keep = BL_KEEP_OUT, .amp = BL_AMP_F32, .domain = {-4, 4},
        .tolerance = BL_TOLERANCE_ELEMENT, .formula = "e^x", .says = "The exponential function.")
 BL_ROW(MAP1, log, FLOAT, .grad = {OP(log_grad)}, .keep = BL_KEEP_X, .amp = BL_AMP_F32, .domain = {0.1, 4},
-       .tolerance = BL_TOLERANCE_ELEMENT, .formula = "ln x",
-       .says = "The natural logarithm; -Inf at zero, NaN below.")
+       .tolerance = BL_TOLERANCE_ELEMENT, .formula = "ln x", .says = "The natural logarithm; -Inf at zero, NaN below.")
 BL_ROW(MAP1, sqrt, FLOAT, .grad = {OP(sqrt_grad)}, .keep = BL_KEEP_OUT, .domain = {0.1, 4},
        .tolerance = BL_TOLERANCE_ELEMENT, .formula = "x^(1/2)", .says = "The square root; NaN below zero.")
 BL_ROW(MAP3, pass_grad, FLOAT, .internal = true, .formula = "g", .says = "Gradient of a term of a sum.")

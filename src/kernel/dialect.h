@@ -2,15 +2,15 @@
 /* The words that bodies are written in; all that differs between the C compiler and the CUDA compiler.
  *
  * A family file kernel/<family>.h has two parts.  With BL_BODIES defined it gives functions, and is read once for each
- * dtype column; with BL_ROWS defined it gives rows, all that is said about its ops.  A device reads a family through its
- * own stamp header, which sets the column's words:
+ * dtype column; with BL_ROWS defined it gives rows, all that is said about its ops.  A device reads a family through
+ * its own stamp header, which sets the column's words:
  *
  *   BL_T      storage type of the column         BL_REAL  type of its arithmetic
  *   BL_(name) the name with the column's suffix   BL_IS_FLOAT, BL_IS_INT
  *
- * Three storeys: a *formula* maps scalars to a scalar and knows no memory; a *lane body* handles one row with 32 lanes in
- * the words BL_EACH, BL_ROW_SUM and BL_ROW_MAX; a *term* is what a reduction adds up.  Inside a lane body a lane reads
- * back only what it wrote itself; what lanes share goes through a row word.
+ * Three storeys: a *formula* maps scalars to a scalar and knows no memory; a *lane body* handles one row with 32 lanes
+ * in the words BL_EACH, BL_ROW_SUM and BL_ROW_MAX; a *term* is what a reduction adds up.  Inside a lane body a lane
+ * reads back only what it wrote itself; what lanes share goes through a row word.
  *
  * Common subset of C17 and CUDA C++: no restrict keyword (BL_RESTRICT), no _Static_assert, no _Generic, no variable-
  * length arrays, in-order designators only. */
@@ -27,10 +27,10 @@
 #include "base/rng.h"
 
 #ifdef __CUDACC__
-#define BL_FN static __device__ __forceinline__
+#define BL_FN       static __device__ __forceinline__
 #define BL_RESTRICT __restrict__
 #else
-#define BL_FN static inline __attribute__((always_inline, unused))
+#define BL_FN       static inline __attribute__((always_inline, unused))
 #define BL_RESTRICT restrict
 #endif
 
@@ -41,7 +41,7 @@
 #endif
 
 #define BL_JOIN_(a, b) a##b
-#define BL_JOIN(a, b) BL_JOIN_(a, b)
+#define BL_JOIN(a, b)  BL_JOIN_(a, b)
 
 /* Storage of 16-bit floats: one member, so that arithmetic on them does not compile. */
 typedef struct bl_bf16 {
@@ -69,8 +69,8 @@ typedef struct bl_bad {
 } bl_bad;
 
 typedef struct bl_operand {
-    void *data; /* first element; device address */
-    int dtype;  /* belay_dtype */
+    void *data;                  /* first element; device address */
+    int dtype;                   /* belay_dtype */
     int64_t stride[BL_MAX_RANK]; /* in elements over the launch's shape (map); unused where operands are contiguous */
 } bl_operand;
 
@@ -79,11 +79,12 @@ typedef struct bl_launch {
     int op;
     int dtype; /* the column */
     int n_operands;
-    int rank;                      /* map: of the collapsed output shape */
-    int64_t size[BL_MAX_RANK];     /* map: the collapsed output shape */
-    int64_t dim[8];                /* the signature's symbols, in order of first appearance */
-    int64_t n_items;               /* map: elements; row: rows; reduce: outputs */
-    int policy;                    /* belay_index_policy: RAISE, CLAMP or ZERO */
+    int rank;                  /* map: of the collapsed output shape */
+    int64_t size[BL_MAX_RANK]; /* map: the collapsed output shape */
+    int64_t dim[8];            /* the signature's symbols, as its operands first name them */
+    int64_t n_items;           /* map: elements; row: rows; reduce: outputs */
+    int policy;                /* belay_index_policy: RAISE, CLAMP or ZERO */
+    bool gates;                /* a bad index closes the window's gate */
     bl_operand operand[BL_MAX_OPERANDS];
     bl_params params;
     bl_fault_ring *ring;
@@ -92,7 +93,8 @@ typedef struct bl_launch {
     uint32_t site;
 } bl_launch;
 
-/* ---- conversions, by bits: the same everywhere ---------------------------------------------------------------------- */
+/* ---- conversions, by bits: the same everywhere ----------------------------------------------------------------------
+ */
 
 BL_FN float bl_float_of_bits(uint32_t bits)
 {
@@ -189,7 +191,8 @@ BL_FN int64_t bl_load_index(const bl_operand *o, int64_t i)
     }
 }
 
-/* ---- checked indices -------------------------------------------------------------------------------------------------- */
+/* ---- checked indices
+ * -------------------------------------------------------------------------------------------------- */
 
 /* Notes a bad element: the lowest is kept, all are counted. */
 BL_FN void bl_bad_note(bl_bad *bad, int code, int operand, int64_t element, int64_t got, int64_t limit)
@@ -205,7 +208,8 @@ BL_FN void bl_bad_note(bl_bad *bad, int code, int operand, int64_t element, int6
 }
 
 /* Tests index `got`, element `element` of operand `operand`, against [0, limit).  Gives an index that may be used as an
- * address (0 <= result < max(limit, 1)) and says whether its value counts: a bad read is zero, a bad write is dropped. */
+ * address (0 <= result < max(limit, 1)) and says whether its value counts: a bad read is zero, a bad write is dropped.
+ */
 BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t element, int64_t got, int64_t limit,
                        bool *counts)
 {
@@ -223,7 +227,8 @@ BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
 #endif
 }
 
-/* ---- the row words: 32 lanes whose order of summation is part of the contract ------------------------------------------ */
+/* ---- the row words: 32 lanes whose order of summation is part of the contract
+ * ------------------------------------------ */
 
 #ifdef __CUDACC__
 #define BL_EACH(j, n) for (int64_t j = threadIdx.x % BL_LANES; j < (n); j += BL_LANES)
@@ -258,7 +263,7 @@ BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
                 int64_t j = block_ + l_;                                                                               \
                 fold;                                                                                                  \
             }                                                                                                          \
-        for (int l_ = 0; l_ < (int)((n) - whole_); l_++) {                                                             \
+        for (int l_ = 0; l_ < (int)((n)-whole_); l_++) {                                                               \
             int64_t j = whole_ + l_;                                                                                   \
             fold;                                                                                                      \
         }                                                                                                              \
@@ -275,8 +280,8 @@ BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
 #endif
 
 /* Typed pointer to an operand of the launch `l`, and element access with the column's conversion. */
-#define BL_PTR(type, k) ((type *)l->operand[k].data)
-#define BL_LOAD(p, i) BL_(bl_load)((p) + (i))
+#define BL_PTR(type, k)   ((type *)l->operand[k].data)
+#define BL_LOAD(p, i)     BL_(bl_load)((p) + (i))
 #define BL_STORE(p, i, v) BL_(bl_store)((p) + (i), (v))
 
 #endif

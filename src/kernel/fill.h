@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors made from nothing, and dropout: everything that draws random numbers.  Element i of a draw is a function of the
- * key in params.rng and of params.i[0] + i alone, so bits do not depend on threads; i[0] is the element's offset in the
- * global batch. */
+/* Tensors made from nothing, and dropout: everything that draws random numbers.  Element i of a draw is a function of
+ * the key in params.rng and of params.i[0] + i alone, so bits do not depend on threads; i[0] is the element's offset in
+ * the global batch. */
 #if defined BL_BODIES
 
 #if BL_IS_FLOAT
 BL_FN BL_REAL BL_(fill)(const bl_params *p, int64_t i) { return (void)i, (BL_REAL)p->f[0]; }
-BL_FN BL_REAL BL_(arange)(const bl_params *p, int64_t i)
-{
-    return (BL_REAL)(p->f[0] + p->f[1] * (double)i);
-}
+BL_FN BL_REAL BL_(arange)(const bl_params *p, int64_t i) { return (BL_REAL)(p->f[0] + p->f[1] * (double)i); }
 BL_FN BL_REAL BL_(uniform)(const bl_params *p, int64_t i)
 {
     BL_REAL u = bl_rng_uniform(bl_rng_word(&p->rng, (uint64_t)(p->i[0] + i)));

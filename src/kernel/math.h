@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of one column that libm does not vectorise, or that must keep NaN.  Read once for each float column; no rows.
- * f32 forms are plain arithmetic, so that the loops around them vectorise; f64 forms are libm's. */
+/* Functions of one column that libm does not vectorise, or that must keep NaN.  Read once for each float column; no
+ * rows. f32 forms are plain arithmetic, so that the loops around them vectorise; f64 forms are libm's. */
 
 #if BL_IS_FLOAT
 BL_FN bool BL_(is_nan)(BL_REAL x) { return x != x; }
@@ -18,7 +18,8 @@ BL_FN double BL_(bl_pow)(double x, double y) { return pow(x, y); }
 #else
 
 /* e^x.  x = n ln 2 + r, |r| <= ln 2 / 2; ln 2 in two parts (Cody and Waite, 1980), degree-6 polynomial on r, 2^n by its
- * exponent bits in two halves so that subnormal results round once.  Error below 1.5 ulp; 0, infinity and NaN as e^x. */
+ * exponent bits in two halves so that subnormal results round once.  Error below 1.5 ulp; 0, infinity and NaN as e^x.
+ */
 BL_FN float BL_(bl_exp)(float x)
 {
     float bounded = x > 104.0f ? 104.0f : x;

@@ -67,9 +67,8 @@ BL_ROW(LANE, layer_norm, FLOAT, .signature = "R: x[RN] w[N]? b[N]? -> y[RN] mean
        .grad = {OP(layer_norm_grad), OP(layer_norm_grad_w), OP(layer_norm_grad_b)}, .amp = BL_AMP_F32,
        .domain = {-2, 2}, .tolerance = BL_TOLERANCE_SUM, .internal = true, .options = "f[0] = eps",
        .formula = "y = (x - mean) / sqrt(variance + eps) * w + b", .says = "Normalises each row to mean 0, variance 1.")
-BL_ROW(LANE, layer_norm_grad, FLOAT, .signature = "R: g_y[RN] x[RN] w[N]? mean[R] rstd[R] -> g_x[RN]",
-       .internal = true, .formula = "rstd (g w - mean(g w) - xhat mean(g w xhat))",
-       .says = "Gradient of layer_norm for its input.")
+BL_ROW(LANE, layer_norm_grad, FLOAT, .signature = "R: g_y[RN] x[RN] w[N]? mean[R] rstd[R] -> g_x[RN]", .internal = true,
+       .formula = "rstd (g w - mean(g w) - xhat mean(g w xhat))", .says = "Gradient of layer_norm for its input.")
 BL_ROW(REDUCE, layer_norm_grad_w, FLOAT, .signature = "1RN: g_y[RN] x[RN] mean[R] rstd[R] -> g_w[N]", .internal = true,
        .formula = "sum over rows of g xhat", .says = "Gradient of layer_norm for its weight.")
 BL_ROW(REDUCE, layer_norm_grad_b, FLOAT, .signature = "1RN: g_y[RN] -> g_b[N]", .internal = true,

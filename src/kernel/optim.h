@@ -42,7 +42,7 @@ BL_FN void BL_(optim_prepare)(const bl_launch *l, int64_t row, bl_bad *bad)
         return;
     const double *partial = BL_PTR(double, 0);
     double *state = BL_PTR(double, 1), sum = 0;
-    for (int64_t i = 0; i < l->dim[1]; i++)
+    for (int64_t i = 0; i < l->dim[0]; i++)
         sum += partial[i];
     double norm = sqrt(sum) * l->params.f[6];
     bool finite = norm - norm == 0, faulted = l->ring->gate != 0;

@@ -63,7 +63,8 @@ BL_FN void BL_(max)(const bl_launch *l, int64_t row, bl_bad *bad)
 
 BL_ROW(REDUCE, sum, FLOAT, .signature = "OKI: x[OKI] -> y[OI]", .grad = {OP(sum_grad)}, .amp = BL_AMP_F32,
        .domain = {-4, 4}, .tolerance = BL_TOLERANCE_SUM, .internal = true, .options = "f[0] = divisor",
-       .formula = "y[o, i] = (sum over k of x[o, k, i]) / divisor", .says = "Adds up along axes; 32 lanes, folded as a tree.")
+       .formula = "y[o, i] = (sum over k of x[o, k, i]) / divisor",
+       .says = "Adds up along axes; 32 lanes, folded as a tree.")
 BL_ROW(REDUCE, sum_squares, FLOAT, .signature = "OKI: x[OKI] -> y[OI]", .amp = BL_AMP_F32, .domain = {-4, 4},
        .tolerance = BL_TOLERANCE_SUM, .internal = true, .options = "f[0] = divisor",
        .formula = "y[o, i] = (sum over k of x[o, k, i]^2) / divisor", .says = "Adds up squares, for norms.")

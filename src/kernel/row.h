@@ -24,9 +24,9 @@
  *
  * Gradients.  A map's gradient of operand k is the op grad[k], launched as f(g, operands..., y): MAP1 f(g, x, y), MAP2
  * f(g, a, b), MAP3 and SELECT see their rules in grad/.  What `keep` does not name is not kept (g stands in its place).
- * Every other op's gradients are the ops in `grad`, bound by the names in their signatures: an input `g_y` is the gradient
- * that arrives at output y, other inputs are the forward's operands of that name, and the output `g_x` is the gradient
- * of operand x.  What they name is what the tape keeps.
+ * Every other op's gradients are the ops in `grad`, bound by the names in their signatures: an input `g_y` is the
+ * gradient that arrives at output y, other inputs are the forward's operands of that name, and the output `g_x` is the
+ * gradient of operand x.  What they name is what the tape keeps.
  *
  * Signature:  "items: operand ... -> operand ..."
  *   operand   name[:dtype][axes][?][!]    axes are one-letter symbols, bound at first sight and compared from then on
@@ -83,17 +83,17 @@ typedef struct bl_row {
     const char *name;
     bl_skeleton skeleton;
     bl_dtypes dtypes;
-    const char *signature;   /* every skeleton but the maps */
-    int grad[BL_MAX_GRADS];  /* ops, 0 where there is none */
-    int keep;                /* maps: BL_KEEP_* */
+    const char *signature;  /* every skeleton but the maps */
+    int grad[BL_MAX_GRADS]; /* ops, 0 where there is none */
+    int keep;               /* maps: BL_KEEP_* */
     bl_amp amp;
-    double domain[2];        /* inputs that tests draw */
+    double domain[2]; /* inputs that tests draw */
     bl_tolerance tolerance;
-    int table;               /* operand that an index selects from, plus 1; for reports */
-    bool internal;           /* no public call: a gradient or a step of the optimizer */
-    const char *options;     /* meaning of params, for readers */
-    const char *formula;     /* one line */
-    const char *says;        /* one sentence */
+    int table;           /* operand that an index selects from, plus 1; for reports */
+    bool internal;       /* no public call: a gradient or a step of the optimizer */
+    const char *options; /* meaning of params, for readers */
+    const char *formula; /* one line */
+    const char *says;    /* one sentence */
 } bl_row;
 
 /* BL_OP_<name> for every row of every family, from 1. */

@@ -15,6 +15,13 @@ belay_tensor bl_launch_copy(belay_context *context, belay_tensor tensor)
     return bl_launch_cast(context, tensor, belay_tensor_dtype(tensor));
 }
 
+bool bl_launch_move(belay_context *context, belay_tensor to, belay_tensor from)
+{
+    bl_call call = {.context = context, .op = BL_OP_copy, .n_in = 1, .in = {from}, .into = to};
+    call.dtype = belay_tensor_dtype(to);
+    return !belay_tensor_is_nil(to) && bl_launch_run(&call);
+}
+
 belay_tensor bl_launch_contiguous(belay_context *context, belay_tensor tensor)
 {
     const bl_slot *slot = bl_slot_use(context, tensor);
@@ -49,8 +56,9 @@ belay_tensor bl_launch_reshape(belay_context *context, belay_tensor tensor, cons
         belay_shape from = bl_slot_shape(slot);
         bl_report_shape(&from, &words[0]);
         bl_report_shape(shape, &words[1]);
-        bl_context_raise(context, BELAY_SHAPE_CONTRACT, "shape %s cannot be viewed as %s: the numbers of elements differ",
-                         bl_text_get(&words[0]), bl_text_get(&words[1]));
+        bl_context_raise(context, BELAY_SHAPE_CONTRACT,
+                         "shape %s cannot be viewed as %s: the numbers of elements differ", bl_text_get(&words[0]),
+                         bl_text_get(&words[1]));
         bl_text_fini(&words[0]);
         bl_text_fini(&words[1]);
         return (belay_tensor){0};

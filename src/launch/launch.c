@@ -136,6 +136,7 @@ bool bl_launch_run(bl_call *call)
     l->op = call->op;
     l->params = call->params;
     l->policy = call->policy != BELAY_INDEX_DEFAULT ? call->policy : context->policy;
+    l->gates = context->recording || context->in_backward;
     l->ring = context->device->api->ring(context->device);
     l->serial = ++context->n_launches;
     l->step = (uint32_t)context->step;

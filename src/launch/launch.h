@@ -25,21 +25,22 @@ typedef struct bl_call {
     int dims_of;
     int64_t dims[8];
     bool is_backward;
-    uintptr_t site;  /* backward: the forward call's */
-    uint32_t layer;  /* backward: the forward call's */
+    uintptr_t site; /* backward: the forward call's */
+    uint32_t layer; /* backward: the forward call's */
 
     int n_out;
     belay_tensor out[BL_MAX_OUT]; /* results */
 } bl_call;
 
-/* Runs the call; false (all results nil) when an input is nil or a fault was raised.  A bad index does not make it false:
- * the result reads as the policy says. */
+/* Runs the call; false (all results nil) when an input is nil or a fault was raised.  A bad index does not make it
+ * false: the result reads as the policy says. */
 bool bl_launch_run(bl_call *call);
 
 /* Waits for the device and tells the faults that its kernels recorded. */
 void bl_launch_fence(belay_context *context, const bl_call *call, const bl_launch *launch);
 
-/* ---- helpers above which ops and gradients are written; none records ------------------------------------------------------- */
+/* ---- helpers above which ops and gradients are written; none records
+ * ------------------------------------------------------- */
 
 /* The tensor itself when it is contiguous, else a copy in row-major order. */
 belay_tensor bl_launch_contiguous(belay_context *context, belay_tensor tensor);
@@ -47,6 +48,8 @@ belay_tensor bl_launch_cast(belay_context *context, belay_tensor tensor, belay_d
 /* A fresh copy. */
 belay_tensor bl_launch_copy(belay_context *context, belay_tensor tensor);
 belay_tensor bl_launch_fill(belay_context *context, belay_dtype dtype, const belay_shape *shape, double value);
+/* Writes `from` over the elements of `to`, which may be any view; same shape. */
+bool bl_launch_move(belay_context *context, belay_tensor to, belay_tensor from);
 /* to += from, same shape. */
 bool bl_launch_add_to(belay_context *context, belay_tensor to, belay_tensor from);
 /* The same elements in another shape; copies what is not contiguous. */

@@ -10,7 +10,9 @@
 #include "base/checked.h"
 #include "report/site.h"
 
-/* ---- words ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- words
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
 
 static belay_tensor shown_of(const bl_call *call, int k)
 {
@@ -64,7 +66,8 @@ static void describe_operand(const bl_call *call, int k, char *out, size_t size)
     bl_text_fini(&words);
 }
 
-/* ---- what all proofs share -------------------------------------------------------------------------------------------------------- */
+/* ---- what all proofs share
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* Every input lives, in this context; false without words for nil ones that may not be left out. */
 static bool use_inputs(const bl_call *call, bl_proof *p, bool may_skip)
@@ -140,8 +143,10 @@ static bool make_output(bl_call *call, bl_proof *p, belay_dtype dtype, const bel
         belay_shape has = slot != NULL ? bl_slot_shape(slot) : (belay_shape){0};
         if (slot == NULL)
             return false;
-        if (!same_shape(&has, shape) || slot->dtype != (int)dtype || !bl_slot_is_contiguous(slot)) {
-            bl_prove_fail(call, BELAY_SHAPE_CONTRACT, "the result does not fit the tensor that it should be written to");
+        bool may_stride = bl_kernel_rows[call->op].skeleton == BL_SKELETON_COPY;
+        if (!same_shape(&has, shape) || slot->dtype != (int)dtype || (!may_stride && !bl_slot_is_contiguous(slot))) {
+            bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
+                          "the result does not fit the tensor that it should be written to");
             return false;
         }
         if (!no_overlap(call, slot))
@@ -156,7 +161,9 @@ static bool make_output(bl_call *call, bl_proof *p, belay_dtype dtype, const bel
     return true;
 }
 
-/* ---- maps -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- maps
+ * --------------------------------------------------------------------------------------------------------------------------
+ */
 
 /* NumPy's rule: aligned at the last axis, sizes equal or 1. */
 static bool broadcast(const bl_call *call, belay_shape *out)
@@ -233,7 +240,8 @@ static bool dtypes_agree(const bl_call *call, bl_skeleton skeleton, int *column)
         int dtype = bl_slot_get(call->context, call->in[k])->dtype, wanted = k < first ? BELAY_BOOL : *column;
         if (dtype != wanted) {
             bl_prove_fail(call, BELAY_TYPE_DTYPE, "%s is %s where %s is needed",
-                          bl_signature_of(call->op)->operand[k].name, belay_dtype_name(dtype), belay_dtype_name(wanted));
+                          bl_signature_of(call->op)->operand[k].name, belay_dtype_name(dtype),
+                          belay_dtype_name(wanted));
             return false;
         }
     }
@@ -276,9 +284,12 @@ bool bl_prove_copy(bl_call *call, bl_proof *p)
     return true;
 }
 
-/* ---- products ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- products
+ * ------------------------------------------------------------------------------------------------------------------------
+ */
 
-/* a [B, M, K] (or [B, K, M] stored transposed), b [B, K, N] (or [B, N, K]), each contiguous, B of one of them may be 1. */
+/* a [B, M, K] (or [B, K, M] stored transposed), b [B, K, N] (or [B, N, K]), each contiguous, B of one of them may be 1.
+ */
 bool bl_prove_matmul(bl_call *call, bl_proof *p)
 {
     if (!use_inputs(call, p, false))
@@ -286,7 +297,8 @@ bool bl_prove_matmul(bl_call *call, bl_proof *p)
     const bl_slot *a = bl_slot_get(call->context, call->in[0]), *b = bl_slot_get(call->context, call->in[1]);
     int ta = call->params.i[0] != 0, tb = call->params.i[1] != 0;
     if (a->rank != 3 || b->rank != 3 || !bl_slot_is_contiguous(a) || !bl_slot_is_contiguous(b)) {
-        bl_prove_fail(call, BELAY_BUG_INVARIANT, "a product was launched on operands that are not [batch, rows, columns]");
+        bl_prove_fail(call, BELAY_BUG_INVARIANT,
+                      "a product was launched on operands that are not [batch, rows, columns]");
         return false;
     }
     int64_t m = a->size[1 + ta], k = a->size[2 - ta], kb = b->size[1 + tb], n = b->size[2 - tb];
@@ -299,13 +311,16 @@ bool bl_prove_matmul(bl_call *call, bl_proof *p)
         return false;
     }
     if (a->dtype != b->dtype) {
-        bl_prove_fail(call, BELAY_TYPE_DTYPE, "a is %s, b is %s", belay_dtype_name(a->dtype), belay_dtype_name(b->dtype));
+        bl_prove_fail(call, BELAY_TYPE_DTYPE, "a is %s, b is %s", belay_dtype_name(a->dtype),
+                      belay_dtype_name(b->dtype));
         return false;
     }
     int narrow;
     if (!bl_checked_int(m, &narrow) || !bl_checked_int(n, &narrow) || !bl_checked_int(k, &narrow)) {
-        bl_prove_fail(call, BELAY_SIZE_OVERFLOW, "a product of %" PRId64 " x %" PRId64 " x %" PRId64
-                      " has a side above 2^31 - 1, the most that the BLAS takes", m, k, n);
+        bl_prove_fail(call, BELAY_SIZE_OVERFLOW,
+                      "a product of %" PRId64 " x %" PRId64 " x %" PRId64
+                      " has a side above 2^31 - 1, the most that the BLAS takes",
+                      m, k, n);
         return false;
     }
     belay_shape shape = {3, {batch, m, n}};
@@ -325,7 +340,9 @@ bool bl_prove_matmul(bl_call *call, bl_proof *p)
     return true;
 }
 
-/* ---- signatures ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- signatures
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
 
 static bool dtype_fits(const bl_signature_operand *o, int dtype, int column)
 {
@@ -429,8 +446,7 @@ static bool in_place_is_alone(const bl_call *call, const bl_signature *s)
         const bl_slot *slot = s->operand[k].is_in_place ? bl_slot_get(call->context, call->in[k]) : NULL;
         for (int j = 0; j < s->n_in && slot != NULL; j++) {
             const bl_slot *other = j != k ? bl_slot_get(call->context, call->in[j]) : NULL;
-            if (other != NULL && other->storage == slot->storage &&
-                bl_slot_data(other) == bl_slot_data(slot)) {
+            if (other != NULL && other->storage == slot->storage && bl_slot_data(other) == bl_slot_data(slot)) {
                 bl_prove_fail(call, BELAY_SHAPE_CONTRACT, "%s is written and is also %s", s->operand[k].name,
                               s->operand[j].name);
                 return false;

@@ -114,8 +114,8 @@ static void describe_position(const bl_report_fault *f, bl_text *out)
     }
     if (f->has_position)
         bl_text_format(out,
-                       "    when: epoch %" PRIu32 ", batch %" PRIu32 " (micro-batch %" PRIu32 " of its window), step %" PRIu64
-                       ", rank %d\n",
+                       "    when: epoch %" PRIu32 ", batch %" PRIu32 " (micro-batch %" PRIu32
+                       " of its window), step %" PRIu64 ", rank %d\n",
                        f->epoch, f->position, f->micro_batch, f->step, f->rank);
 }
 
@@ -225,7 +225,8 @@ void bl_report_fault_json(const bl_report_fault *f, bl_text *out)
         json_string("tensor", name_of(&f->tensor[f->operand]), out);
         bl_text_add(out, ",\"at\":");
         bl_report_coordinates(&f->tensor[f->operand].shape, f->element, out);
-        bl_text_format(out, ",\"got\":%" PRId64 ",\"limit\":%" PRId64 ",\"count\":%" PRIu64, f->got, f->limit, f->count);
+        bl_text_format(out, ",\"got\":%" PRId64 ",\"limit\":%" PRId64 ",\"count\":%" PRIu64, f->got, f->limit,
+                       f->count);
     }
     if (f->n_tensors > 0)
         json_tensors(f, out);

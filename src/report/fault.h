@@ -18,23 +18,23 @@ typedef struct bl_report_tensor {
 
 typedef struct bl_report_fault {
     belay_code code;
-    char what[384];    /* headline; empty: made from the element below */
-    char facts[768];   /* lines, each ended by '\n' */
-    char advice[256];  /* empty: the code's own */
+    char what[384];   /* headline; empty: made from the element below */
+    char facts[768];  /* lines, each ended by '\n' */
+    char advice[256]; /* empty: the code's own */
     char op[32];
     bool is_backward;
     char layer[128];
     char site[256];
     char device[16];
-    char sample[320];  /* "train.tsv:213" */
+    char sample[320]; /* "train.tsv:213" */
     int64_t sample_row;
     int n_tensors;
     bl_report_tensor tensor[BL_MAX_OPERANDS];
-    int operand;       /* with the bad element; -1: none */
-    int table;         /* operand that it selects from; -1: none */
+    int operand; /* with the bad element; -1: none */
+    int table;   /* operand that it selects from; -1: none */
     int64_t element, got, limit;
     uint64_t count;
-    int n_values;      /* first distinct bad values */
+    int n_values; /* first distinct bad values */
     int64_t value[4];
     bool has_position;
     uint64_t step;

@@ -49,7 +49,8 @@ static void read_modules(bl_text *out)
 
 static void list_codes(bl_text *out)
 {
-#define BELAY_FAULT(enumerator, number, name, severity, status, why, advice) bl_text_format(out, "%d %s\n", number, name);
+#define BELAY_FAULT(enumerator, number, name, severity, status, why, advice)                                           \
+    bl_text_format(out, "%d %s\n", number, name);
 #include <belay/fault.def>
 #undef BELAY_FAULT
 }

@@ -21,7 +21,8 @@ static int section_fits(const bl_journal_section *s, int64_t n_bytes)
 static const char *refuse(const bl_journal_reader *r)
 {
     const bl_journal_head *h = &r->head;
-    const bl_journal_section *all[] = {&h->ops, &h->codes, &h->modules, &h->strings, &h->sites, &h->launches, &h->storages};
+    const bl_journal_section *all[] = {&h->ops,   &h->codes,    &h->modules, &h->strings,
+                                       &h->sites, &h->launches, &h->storages};
     if (h->magic != BL_JOURNAL_MAGIC)
         return "its first bytes are not a journal's";
     if (h->version != BL_JOURNAL_VERSION)

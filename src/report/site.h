@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Return addresses to words.  With libdw: "train.c:88" from the debug information of the program and its libraries, looked
- * up on this machine only.  Without it, or without debug information: "function+0x1c", else "file+0x12345". */
+/* Return addresses to words.  With libdw: "train.c:88" from the debug information of the program and its libraries,
+ * looked up on this machine only.  Without it, or without debug information: "function+0x1c", else "file+0x12345". */
 #ifndef BL_REPORT_SITE_H
 #define BL_REPORT_SITE_H
 

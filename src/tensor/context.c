@@ -13,8 +13,8 @@
 
 enum { MAX_CONTEXTS = 4096 };
 
-/* Handles carry place + MAX_CONTEXTS * use, where the first use of a place is 1: a place's number is never given twice, so
- * a handle of a closed context is found to be one. */
+/* Handles carry place + MAX_CONTEXTS * use, where the first use of a place is 1: a place's number is never given twice,
+ * so a handle of a closed context is found to be one. */
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     belay_context *context;
@@ -66,8 +66,7 @@ static belay_code open_journal(belay_context *context, const belay_options *opti
     int length = snprintf(path, sizeof path, "%s/belay-%ld-%u.journal",
                           folder != NULL && folder[0] != '\0' ? folder : "/tmp", (long)getpid(), context->number);
     bool fits = length > 0 && (size_t)length < sizeof path;
-    if (!options->no_journal && fits &&
-        bl_journal_open(path, names, BL_N_OPS, &context->journal, error) == BELAY_OK)
+    if (!options->no_journal && fits && bl_journal_open(path, names, BL_N_OPS, &context->journal, error) == BELAY_OK)
         return BELAY_OK;
     return bl_journal_open(NULL, names, BL_N_OPS, &context->journal, error);
 }

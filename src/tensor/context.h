@@ -2,8 +2,9 @@
 /* What a context is inside.  Rooms above may read these fields; they change them by the functions below.
  *
  * A *storage* is bytes on a device with a count of who holds it: tensors, the tape.  A *slot* is a tensor: a view of a
- * storage with an owner, either a scope (temporaries) or an object (parameters, gradients, batches).  A handle names slot
- * and generation; a slot's generation grows when its tensor dies, and a slot whose generation would wrap is retired. */
+ * storage with an owner, either a scope (temporaries) or an object (parameters, gradients, batches).  A handle names
+ * slot and generation; a slot's generation grows when its tensor dies, and a slot whose generation would wrap is
+ * retired. */
 #ifndef BL_TENSOR_CONTEXT_H
 #define BL_TENSOR_CONTEXT_H
 
@@ -58,7 +59,14 @@ typedef struct bl_fault_entry {
     char *words;
 } bl_fault_entry;
 
-enum { BL_SLOT_BLOCK = 256, BL_MAX_FAULTS = 256, BL_MAX_LABELS = 16, BL_MAX_SCOPES = 256, BL_LAYER_SIZE = 128, BL_MAX_WARNED = 64 };
+enum {
+    BL_SLOT_BLOCK = 256,
+    BL_MAX_FAULTS = 256,
+    BL_MAX_LABELS = 16,
+    BL_MAX_SCOPES = 256,
+    BL_LAYER_SIZE = 128,
+    BL_MAX_WARNED = 64
+};
 
 /* Words about row `row` of the batch in work ("train.tsv:213"); false when there are none. */
 typedef bool (*bl_describe_sample)(void *state, int64_t row, char *out, size_t size);
@@ -70,14 +78,14 @@ typedef struct bl_member {
     struct bl_member *next, *previous;
 } bl_member;
 
-typedef struct bl_tape bl_tape;       /* grad/ */
+typedef struct bl_tape bl_tape; /* grad/ */
 
 struct belay_context {
     bool is_open;
     uint32_t number; /* in handles */
     belay_code open_code;
     bl_device *device;
-    belay_log log;
+    belay_log_function log;
     void *log_state;
     belay_index_policy policy;
     bool launch_blocking, trace_nonfinite;
@@ -132,7 +140,8 @@ struct belay_context {
     void (*tape_cut)(belay_context *context, uint64_t length);
 };
 
-/* ---- public calls and sites ---------------------------------------------------------------------------------------------------- */
+/* ---- public calls and sites
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* The outermost public call notes where it was called from.  A public function that may fault starts with BL_ENTER. */
 typedef struct bl_enter {
@@ -154,7 +163,9 @@ static inline void bl_enter_end(bl_enter *call)
     __attribute__((cleanup(bl_enter_end), unused)) bl_enter enter_ =                                                   \
         bl_enter_call((context), (uintptr_t)__builtin_return_address(0))
 
-/* ---- faults ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- faults
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
 
 /* Records and tells a fault; fills in site, layer, position and rank where they are empty.  A fault of severity FAULT
  * while recording is on closes the window's gate.  Returns its code. */
@@ -166,7 +177,8 @@ belay_code bl_context_raise_error(belay_context *context, const bl_error *error)
 /* After a step: the faults before it are history. */
 void bl_context_commit(belay_context *context);
 
-/* ---- storage and slots ----------------------------------------------------------------------------------------------------------- */
+/* ---- storage and slots
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static inline bl_slot *bl_slot_at(const belay_context *context, uint32_t number)
 {
@@ -199,7 +211,8 @@ bool bl_shape_strides(const belay_shape *shape, int64_t stride[BELAY_MAX_RANK], 
 const char *bl_name_text(const belay_context *context, uint32_t name);
 uint32_t bl_name_intern(belay_context *context, const char *text); /* 0 ("") when memory ends */
 
-/* ---- members, layers, batches ------------------------------------------------------------------------------------------------------ */
+/* ---- members, layers, batches
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* Frees `object` by `free` when the context closes; false when memory ends. */
 BL_MUST_USE bool bl_context_adopt(belay_context *context, void *object, void (*free)(void *object));

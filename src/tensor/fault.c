@@ -42,7 +42,8 @@ static void keep(bl_fault_entry *entry, const bl_report_fault *f, const char *te
     const char *operand = "";
     if (f->operand >= 0)
         operand = f->tensor[f->operand].name[0] != '\0' ? f->tensor[f->operand].name : f->tensor[f->operand].role;
-    size_t n = strlen(f->op) + strlen(operand) + strlen(f->layer) + strlen(f->site) + strlen(f->sample) + strlen(text) + 6;
+    size_t n =
+        strlen(f->op) + strlen(operand) + strlen(f->layer) + strlen(f->site) + strlen(f->sample) + strlen(text) + 6;
     char *at = entry->words = bl_alloc((int64_t)n, 1);
     bool kept = at != NULL;
     entry->fault = (belay_fault){.code = f->code,
@@ -77,7 +78,7 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
         context->first_code = f->code;
     }
     context->n_faults++;
-    if (!is_warning && context->recording) {
+    if (!is_warning && (context->recording || context->in_backward)) {
         context->window_faulted = true;
         context->device->api->ring(context->device)->gate = 1;
     }

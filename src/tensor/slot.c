@@ -9,7 +9,8 @@
 #include "report/site.h"
 #include "tensor/context.h"
 
-/* ---- questions -------------------------------------------------------------------------------------------------------------- */
+/* ---- questions
+ * -------------------------------------------------------------------------------------------------------------- */
 
 bl_slot *bl_slot_get(belay_context *context, belay_tensor tensor)
 {
@@ -89,7 +90,8 @@ bool bl_shape_strides(const belay_shape *shape, int64_t stride[BELAY_MAX_RANK], 
     return true;
 }
 
-/* ---- storages ------------------------------------------------------------------------------------------------------------------ */
+/* ---- storages
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 static void note_storage(belay_context *context, const bl_storage *storage, bool is_death)
 {
@@ -118,7 +120,8 @@ static bl_storage *storage_new(belay_context *context, int64_t n_bytes, uint32_t
         }
         return NULL;
     }
-    *storage = (bl_storage){.holders = 1, .data = data, .n_bytes = n_bytes, .serial = ++context->n_births, .name = name};
+    *storage =
+        (bl_storage){.holders = 1, .data = data, .n_bytes = n_bytes, .serial = ++context->n_births, .name = name};
     context->n_storages_alive++;
     note_storage(context, storage, false);
     return storage;
@@ -135,7 +138,9 @@ static void storage_release(belay_context *context, bl_storage *storage)
     context->free_storage = storage;
 }
 
-/* ---- slots ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- slots
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
 
 static uint32_t *owner_list(belay_context *context, int32_t owner)
 {
@@ -243,7 +248,9 @@ static void slot_die(belay_context *context, uint32_t number)
         bl_tensor_drop(context, grad);
 }
 
-/* ---- makers ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- makers
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
 
 static belay_code raise_shape(belay_context *context, belay_code code, const belay_shape *shape, const char *what)
 {
@@ -257,7 +264,8 @@ static belay_code raise_shape(belay_context *context, belay_code code, const bel
 static bool shape_is_legal(belay_context *context, const belay_shape *shape)
 {
     if (shape->rank < 0 || shape->rank > BELAY_MAX_RANK) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "a tensor of %d axes: the most are %d", shape->rank, BELAY_MAX_RANK);
+        bl_context_raise(context, BELAY_SHAPE_RANK, "a tensor of %d axes: the most are %d", shape->rank,
+                         BELAY_MAX_RANK);
         return false;
     }
     for (int i = 0; i < shape->rank; i++)
@@ -302,7 +310,8 @@ static bool view_fits(const bl_slot *of, const belay_shape *shape, const int64_t
     for (int i = 0; i < shape->rank; i++) {
         if (shape->size[i] == 0)
             return offset >= 0;
-        if (stride[i] < 0 || !bl_checked_mul(shape->size[i] - 1, stride[i], &step) || !bl_checked_add(last, step, &last))
+        if (stride[i] < 0 || !bl_checked_mul(shape->size[i] - 1, stride[i], &step) ||
+            !bl_checked_add(last, step, &last))
             return false;
     }
     return offset >= 0 && bl_checked_add(last, 1, &end) && bl_checked_mul(end, belay_dtype_size(of->dtype), &bytes) &&
@@ -345,7 +354,10 @@ static belay_tensor move_to(belay_context *context, belay_tensor tensor, int32_t
     return tensor;
 }
 
-belay_tensor bl_tensor_own(belay_context *context, belay_tensor tensor) { return move_to(context, tensor, BL_OWNER_OBJECT); }
+belay_tensor bl_tensor_own(belay_context *context, belay_tensor tensor)
+{
+    return move_to(context, tensor, BL_OWNER_OBJECT);
+}
 
 void bl_tensor_drop(belay_context *context, belay_tensor tensor)
 {
@@ -353,7 +365,9 @@ void bl_tensor_drop(belay_context *context, belay_tensor tensor)
         slot_die(context, tensor.slot);
 }
 
-/* ---- scopes ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- scopes
+ * ------------------------------------------------------------------------------------------------------------------------
+ */
 
 belay_scope belay_scope_open(belay_context *context)
 {
@@ -388,11 +402,12 @@ void belay_scope_close(belay_scope scope)
     if (context == NULL)
         return;
     BL_ENTER(context);
-    bool is_open = scope.depth >= 2 && scope.depth <= context->depth &&
-                   context->scopes[scope.depth].serial == scope.serial;
+    bool is_open =
+        scope.depth >= 2 && scope.depth <= context->depth && context->scopes[scope.depth].serial == scope.serial;
     if (!is_open || scope.depth != context->depth)
-        bl_context_raise(context, BELAY_LIFE_SCOPE, is_open ? "a scope was closed while %d inside of it are open"
-                                                            : "a scope was closed twice (%d scopes are open)",
+        bl_context_raise(context, BELAY_LIFE_SCOPE,
+                         is_open ? "a scope was closed while %d inside of it are open"
+                                 : "a scope was closed twice (%d scopes are open)",
                          is_open ? (int)(context->depth - scope.depth) : (int)context->depth - 1);
     if (is_open)
         while (context->depth >= scope.depth)

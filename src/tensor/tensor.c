@@ -13,10 +13,9 @@ static belay_code raise_bytes(belay_context *context, const bl_slot *slot, int64
     bl_text words = {0};
     belay_shape shape = bl_slot_shape(slot);
     bl_report_shape(&shape, &words);
-    belay_code code = bl_context_raise(context, BELAY_SHAPE_CONTRACT,
-                                       "%" PRId64 " bytes were given for a tensor %s %s of %" PRId64 " bytes", n_bytes,
-                                       bl_text_get(&words), belay_dtype_name(slot->dtype),
-                                       bl_slot_elements(slot) * belay_dtype_size(slot->dtype));
+    belay_code code = bl_context_raise(
+        context, BELAY_SHAPE_CONTRACT, "%" PRId64 " bytes were given for a tensor %s %s of %" PRId64 " bytes", n_bytes,
+        bl_text_get(&words), belay_dtype_name(slot->dtype), bl_slot_elements(slot) * belay_dtype_size(slot->dtype));
     bl_text_fini(&words);
     return code;
 }
@@ -50,8 +49,8 @@ static void read_strided(belay_context *context, const bl_slot *slot, char *out)
             offset += rest % slot->size[i] * slot->stride[i];
             rest /= slot->size[i];
         }
-        context->device->api->copy_out(context->device, out + e * size, (const char *)bl_slot_data(slot) + offset * size,
-                                       size);
+        context->device->api->copy_out(context->device, out + e * size,
+                                       (const char *)bl_slot_data(slot) + offset * size, size);
     }
 }
 

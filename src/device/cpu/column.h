@@ -29,8 +29,8 @@
 #undef BL_BODIES
 
 /* Adds up source rows into target row `target`, in the order given. */
-static inline __attribute__((unused)) void BL_(sorted_gather)(const bl_launch *l, int64_t target, const int64_t *sources,
-                                                              int64_t n, int64_t width)
+static inline __attribute__((unused)) void BL_(sorted_gather)(const bl_launch *l, int64_t target,
+                                                              const int64_t *sources, int64_t n, int64_t width)
 {
     const BL_T *from = (const BL_T *)l->operand[0].data;
     BL_T *to = (BL_T *)l->operand[l->n_operands - 1].data + target * width;

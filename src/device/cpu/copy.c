@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies between layouts and dtypes: operand 0 is the output, contiguous; operand 1 the input with any strides. */
+/* Copies between layouts and dtypes: operand 0 is the output, operand 1 the input, each with any strides. */
 #include <omp.h>
 #include <string.h>
 
@@ -93,13 +93,13 @@ static void store_wide(int dtype, void *to, wide v)
         type *y = to;                                                                                                  \
         const type *x = from;                                                                                          \
         for (int64_t i = 0; i < n; i++)                                                                                \
-            y[i] = x[i * stride];                                                                                      \
+            y[i * apart] = x[i * stride];                                                                              \
     } while (0)
 
-/* n elements of the same dtype, the source `stride` apart. */
-static void copy_run(void *to, const void *from, int64_t n, int64_t stride, int64_t element_size)
+/* n elements of the same dtype, `apart` elements apart in the output and `stride` in the input. */
+static void copy_run(void *to, int64_t apart, const void *from, int64_t n, int64_t stride, int64_t element_size)
 {
-    if (stride == 1)
+    if (stride == 1 && apart == 1)
         memcpy(to, from, (size_t)(n * element_size));
     else if (element_size == 4)
         COPY_LOOP(uint32_t);
@@ -111,16 +111,16 @@ static void copy_run(void *to, const void *from, int64_t n, int64_t stride, int6
         COPY_LOOP(uint8_t);
 }
 
-static void cast_run(int to_dtype, void *to, int from_dtype, const void *from, int64_t n, int64_t stride)
+static void cast_run(int to_dtype, void *to, int64_t apart, int from_dtype, const void *from, int64_t n, int64_t stride)
 {
     int64_t to_size = belay_dtype_size(to_dtype), from_size = belay_dtype_size(from_dtype);
-    if (to_dtype == BELAY_F32 && from_dtype == BELAY_F64 && stride == 1) {
+    if (to_dtype == BELAY_F32 && from_dtype == BELAY_F64 && stride == 1 && apart == 1) {
         for (int64_t i = 0; i < n; i++)
             ((float *)to)[i] = (float)((const double *)from)[i];
         return;
     }
     for (int64_t i = 0; i < n; i++)
-        store_wide(to_dtype, (char *)to + i * to_size,
+        store_wide(to_dtype, (char *)to + i * apart * to_size,
                    load_wide(from_dtype, (const char *)from + i * stride * from_size));
 }
 
@@ -128,20 +128,22 @@ static void copy_range(const bl_launch *l, int64_t begin, int64_t end)
 {
     const bl_operand *out = &l->operand[0], *in = &l->operand[1];
     int64_t inner = l->rank > 0 ? l->size[l->rank - 1] : 1, stride = l->rank > 0 ? in->stride[l->rank - 1] : 1;
+    int64_t apart = l->rank > 0 ? out->stride[l->rank - 1] : 1;
     int64_t out_size = belay_dtype_size(out->dtype), in_size = belay_dtype_size(in->dtype), n;
     for (int64_t at = begin; at < end; at += n) {
-        int64_t offset = 0, rest = at;
+        int64_t offset = 0, place = 0, rest = at;
         for (int axis = l->rank - 1; axis >= 0; axis--) {
             offset += rest % l->size[axis] * in->stride[axis];
+            place += rest % l->size[axis] * out->stride[axis];
             rest /= l->size[axis];
         }
         n = bl_min_i64(inner - at % inner, end - at);
-        char *to = (char *)out->data + at * out_size;
+        char *to = (char *)out->data + place * out_size;
         const char *from = (const char *)in->data + offset * in_size;
         if (out->dtype == in->dtype)
-            copy_run(to, from, n, stride, out_size);
+            copy_run(to, apart, from, n, stride, out_size);
         else
-            cast_run(out->dtype, to, in->dtype, from, n, stride);
+            cast_run(out->dtype, to, apart, in->dtype, from, n, stride);
     }
 }
 

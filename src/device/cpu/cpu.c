@@ -38,7 +38,7 @@ void bl_cpu_merge_bad(bl_bad *into, const bl_bad *from)
 static void publish_bad(const bl_launch *l, const bl_bad *bad)
 {
     bl_fault_ring *ring = l->ring;
-    if (l->policy == BELAY_INDEX_RAISE)
+    if (l->gates && l->policy == BELAY_INDEX_RAISE)
         __atomic_store_n(&ring->gate, 1, __ATOMIC_RELEASE);
     uint64_t slot = __atomic_fetch_add(&ring->claimed, 1, __ATOMIC_RELAXED);
     if (slot >= BL_RING_FAULTS) {

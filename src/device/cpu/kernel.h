@@ -19,7 +19,8 @@ typedef void (*bl_cpu_map)(const bl_cpu_run *run);
 typedef void (*bl_cpu_items)(const bl_launch *launch, int64_t begin, int64_t end, bl_bad *bad);
 /* Keys of source rows [begin, end) of a SORTED, and the sum of sources into one target row. */
 typedef void (*bl_cpu_keys)(const bl_launch *launch, int64_t begin, int64_t end, int64_t *keys, bl_bad *bad);
-typedef void (*bl_cpu_gather)(const bl_launch *launch, int64_t target, const int64_t *sources, int64_t n, int64_t width);
+typedef void (*bl_cpu_gather)(const bl_launch *launch, int64_t target, const int64_t *sources, int64_t n,
+                              int64_t width);
 
 /* One stamped body: an op in one dtype column. */
 typedef struct bl_cpu_entry {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products: y[b] = a[b] b[b], or y[b] += a[b] b[b].  The output is cut into panels whose borders depend on the shape
- * alone; each panel is one single-threaded gemm of the BLAS, so bits do not depend on the number of threads.
+/* Matrix products: y[b] = a[b] b[b], or y[b] += a[b] b[b].  The output is cut into panels whose borders depend on the
+ * shape alone; each panel is one single-threaded gemm of the BLAS, so bits do not depend on the number of threads.
  *
- * size = batch, M, N, K.  params.i: 0, 1 = a, b stored transposed; 2 = add to y; 3, 4 = batch strides of a, b in elements
- * (0: the same matrix for every b). */
+ * size = batch, M, N, K.  params.i: 0, 1 = a, b stored transposed; 2 = add to y; 3, 4 = batch strides of a, b in
+ * elements (0: the same matrix for every b). */
 #include <cblas.h>
 #include <omp.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stamps the CPU's loops from one family.  For every line of kernel/families.h the build writes a source file of two lines:
+/* Stamps the CPU's loops from one family.  For every line of kernel/families.h the build writes a source file of two
+ * lines:
  *
  *   #define BL_FAMILY activation
  *   #include "device/cpu/stamp.h"
@@ -9,16 +10,17 @@
 
 #include "device/cpu/kernel.h"
 
-#define BL_STRING_(x) #x
-#define BL_STRING(x) BL_STRING_(x)
-#define BL_FAMILY_FILE BL_STRING(kernel/BL_FAMILY.h)
-#define BL_(name) BL_JOIN(BL_JOIN(name, _), BL_COLUMN)
+#define BL_STRING_(x)   #x
+#define BL_STRING(x)    BL_STRING_(x)
+#define BL_FAMILY_FILE  BL_STRING(kernel / BL_FAMILY.h)
+#define BL_(name)       BL_JOIN(BL_JOIN(name, _), BL_COLUMN)
 #define BL_KERNEL(name) BL_JOIN(BL_JOIN(cpu_, name), BL_JOIN(_, BL_COLUMN))
 
-/* ---- loops, a macro a skeleton ------------------------------------------------------------------------------------------ */
+/* ---- loops, a macro a skeleton
+ * ------------------------------------------------------------------------------------------ */
 
-#define BL_OUT(i) ((BL_T *)r->data[0])[(i)*os]
-#define BL_IN(k, i, s) BL_(bl_load)((const BL_T *)r->data[k] + (i) * (s))
+#define BL_OUT(i)       ((BL_T *)r->data[0])[(i)*os]
+#define BL_IN(k, i, s)  BL_(bl_load)((const BL_T *)r->data[k] + (i) * (s))
 #define BL_BIT(k, i, s) (((const uint8_t *)r->data[k])[(i) * (s)] != 0)
 /* Elements are independent: an output may be exactly one of the inputs. */
 #define BL_RUN_LOOP(expression)                                                                                        \
@@ -97,8 +99,8 @@
         for (int64_t row = begin; row < end; row++)                                                                    \
             BL_(name)(l, row, bad);                                                                                    \
     }
-/* Sums over k.  One column: 32 lanes along k.  Several: a block of columns at a time, each with its own 32 lanes, so that
- * the order of every sum is the same in both. */
+/* Sums over k.  One column: 32 lanes along k.  Several: a block of columns at a time, each with its own 32 lanes, so
+ * that the order of every sum is the same in both. */
 #define BL_REDUCE_BLOCK 64
 #define BL_STAMP_REDUCE(name)                                                                                          \
     static void BL_JOIN(BL_KERNEL(name), _block)(const bl_launch *l, int64_t o, int64_t i0, int64_t width)             \
@@ -147,95 +149,99 @@
 #define BL_STAMP_COPY(name)
 #define BL_STAMP_MATMUL(name)
 
-/* ---- table entries ------------------------------------------------------------------------------------------------------ */
+/* ---- table entries
+ * ------------------------------------------------------------------------------------------------------ */
 
-#define BL_ENTRY_MAP(name) {.op = BL_OP_##name, .dtype = BL_DTYPE, .map = BL_KERNEL(name)},
-#define BL_ENTRY_MAP0P(name) BL_ENTRY_MAP(name)
-#define BL_ENTRY_MAP1(name) BL_ENTRY_MAP(name)
-#define BL_ENTRY_MAP1P(name) BL_ENTRY_MAP(name)
-#define BL_ENTRY_MAP2(name) BL_ENTRY_MAP(name)
-#define BL_ENTRY_MAP3(name) BL_ENTRY_MAP(name)
-#define BL_ENTRY_MAP3P(name) BL_ENTRY_MAP(name)
+#define BL_ENTRY_MAP(name)     {.op = BL_OP_##name, .dtype = BL_DTYPE, .map = BL_KERNEL(name)},
+#define BL_ENTRY_MAP0P(name)   BL_ENTRY_MAP(name)
+#define BL_ENTRY_MAP1(name)    BL_ENTRY_MAP(name)
+#define BL_ENTRY_MAP1P(name)   BL_ENTRY_MAP(name)
+#define BL_ENTRY_MAP2(name)    BL_ENTRY_MAP(name)
+#define BL_ENTRY_MAP3(name)    BL_ENTRY_MAP(name)
+#define BL_ENTRY_MAP3P(name)   BL_ENTRY_MAP(name)
 #define BL_ENTRY_COMPARE(name) BL_ENTRY_MAP(name)
-#define BL_ENTRY_SELECT(name) BL_ENTRY_MAP(name)
-#define BL_ENTRY_MASK(name) BL_ENTRY_MAP(name)
-#define BL_ENTRY_LANE(name) {.op = BL_OP_##name, .dtype = BL_DTYPE, .items = BL_KERNEL(name)},
-#define BL_ENTRY_REDUCE(name) BL_ENTRY_LANE(name)
+#define BL_ENTRY_SELECT(name)  BL_ENTRY_MAP(name)
+#define BL_ENTRY_MASK(name)    BL_ENTRY_MAP(name)
+#define BL_ENTRY_LANE(name)    {.op = BL_OP_##name, .dtype = BL_DTYPE, .items = BL_KERNEL(name)},
+#define BL_ENTRY_REDUCE(name)  BL_ENTRY_LANE(name)
 #define BL_ENTRY_SORTED(name)                                                                                          \
     {.op = BL_OP_##name, .dtype = BL_DTYPE, .keys = BL_KERNEL(name), .gather = BL_(sorted_gather)},
 #define BL_ENTRY_DEVICE(name)
 #define BL_ENTRY_COPY(name)
 #define BL_ENTRY_MATMUL(name)
 
-/* ---- which rows a column has ---------------------------------------------------------------------------------------------- */
+/* ---- which rows a column has
+ * ---------------------------------------------------------------------------------------------- */
 
 #define BL_YES(...) __VA_ARGS__
 #define BL_NO(...)
 
-/* ---- the columns ------------------------------------------------------------------------------------------------------------ */
+/* ---- the columns
+ * ------------------------------------------------------------------------------------------------------------ */
 
 #define BL_EACH_COLUMN "device/cpu/column.h"
 
-#define BL_COLUMN f32
-#define BL_T float
-#define BL_REAL float
-#define BL_DTYPE BELAY_F32
+#define BL_COLUMN   f32
+#define BL_T        float
+#define BL_REAL     float
+#define BL_DTYPE    BELAY_F32
 #define BL_IS_FLOAT 1
 #include BL_EACH_COLUMN
 
-#define BL_COLUMN f64
-#define BL_T double
-#define BL_REAL double
-#define BL_DTYPE BELAY_F64
-#define BL_IS_FLOAT 1
+#define BL_COLUMN      f64
+#define BL_T           double
+#define BL_REAL        double
+#define BL_DTYPE       BELAY_F64
+#define BL_IS_FLOAT    1
 #define BL_REAL_IS_F64 1
 #include BL_EACH_COLUMN
 
-#define BL_COLUMN bf16
-#define BL_T bl_bf16
-#define BL_REAL float
-#define BL_DTYPE BELAY_BF16
+#define BL_COLUMN   bf16
+#define BL_T        bl_bf16
+#define BL_REAL     float
+#define BL_DTYPE    BELAY_BF16
 #define BL_IS_FLOAT 1
 #include BL_EACH_COLUMN
 
 #define BL_COLUMN i64
-#define BL_T int64_t
-#define BL_REAL int64_t
-#define BL_DTYPE BELAY_I64
+#define BL_T      int64_t
+#define BL_REAL   int64_t
+#define BL_DTYPE  BELAY_I64
 #include BL_EACH_COLUMN
 
 #define BL_COLUMN i32
-#define BL_T int32_t
-#define BL_REAL int64_t
-#define BL_DTYPE BELAY_I32
+#define BL_T      int32_t
+#define BL_REAL   int64_t
+#define BL_DTYPE  BELAY_I32
 #include BL_EACH_COLUMN
 
 #define BL_COLUMN u16
-#define BL_T uint16_t
-#define BL_REAL int64_t
-#define BL_DTYPE BELAY_U16
+#define BL_T      uint16_t
+#define BL_REAL   int64_t
+#define BL_DTYPE  BELAY_U16
 #include BL_EACH_COLUMN
 
 #define BL_COLUMN u8
-#define BL_T uint8_t
-#define BL_REAL int64_t
-#define BL_DTYPE BELAY_U8
+#define BL_T      uint8_t
+#define BL_REAL   int64_t
+#define BL_DTYPE  BELAY_U8
 #include BL_EACH_COLUMN
 
-#define BL_COLUMN b8
-#define BL_T uint8_t
-#define BL_REAL int64_t
-#define BL_DTYPE BELAY_BOOL
+#define BL_COLUMN  b8
+#define BL_T       uint8_t
+#define BL_REAL    int64_t
+#define BL_DTYPE   BELAY_BOOL
 #define BL_IS_BOOL 1
 #include BL_EACH_COLUMN
 
-/* ---- the family's table ------------------------------------------------------------------------------------------------------ */
+/* ---- the family's table
+ * ------------------------------------------------------------------------------------------------------ */
 
 #define BL_TABLE(column)                                                                                               \
     {                                                                                                                  \
         BL_JOIN(entries_, column), BL_COUNT(BL_JOIN(entries_, column)) - 1                                             \
     }
 extern const bl_cpu_family BL_JOIN(bl_cpu_family_, BL_FAMILY)[];
-const bl_cpu_family BL_JOIN(bl_cpu_family_, BL_FAMILY)[] = {BL_TABLE(f32), BL_TABLE(f64), BL_TABLE(bf16), BL_TABLE(i64),
-                                                            BL_TABLE(i32), BL_TABLE(u16), BL_TABLE(u8),   BL_TABLE(b8),
-                                                            {NULL, 0}};
+const bl_cpu_family BL_JOIN(bl_cpu_family_, BL_FAMILY)[] = {BL_TABLE(f32), BL_TABLE(f64), BL_TABLE(bf16),
+                                                            BL_TABLE(i64), BL_TABLE(i32), BL_TABLE(u16),
+                                                            BL_TABLE(u8),  BL_TABLE(b8),  {NULL, 0}};

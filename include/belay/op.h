@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ops on tensors.  Each returns a new tensor in the innermost scope, is recorded for backward when an input wants a
+ * gradient, and proves its arguments before anything runs: a call that is refused raises one fault and returns nil, and
+ * an op given nil returns nil and says nothing more.  Faults of every op: shape.contract, shape.rank, shape.axis,
+ * type.dtype, size.overflow, life.stale, life.foreign, mem.exhausted.
+ *
+ * Element-wise ops without options are declared in <belay/op_rows.h>, generated from their rows; docs/ops.md lists all.
+ */
+#ifndef BELAY_OP_H
+#define BELAY_OP_H
+
+#include <belay/op_rows.h>
+#include <belay/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- makers
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+BELAY_API belay_tensor belay_full(belay_context *context, belay_dtype dtype, belay_shape shape, double value);
+BELAY_API belay_tensor belay_zeros(belay_context *context, belay_dtype dtype, belay_shape shape);
+BELAY_API belay_tensor belay_ones(belay_context *context, belay_dtype dtype, belay_shape shape);
+/* start, start + step, ... : n values. */
+BELAY_API belay_tensor belay_arange(belay_context *context, belay_dtype dtype, int64_t n, double start, double step);
+/* Random floats keyed by the context's seed and position (Philox4x32-10). */
+BELAY_API belay_tensor belay_uniform(belay_context *context, belay_dtype dtype, belay_shape shape, double low,
+                                     double high);
+BELAY_API belay_tensor belay_normal(belay_context *context, belay_dtype dtype, belay_shape shape, double mean,
+                                    double deviation);
+
+/* ---- element by element
+ * ---------------------------------------------------------------------------------------------------- */
+
+/* x * scale + shift. */
+BELAY_API belay_tensor belay_affine(belay_tensor x, double scale, double shift);
+/* min(max(x, low), high); a NaN stays a NaN; -INFINITY and INFINITY leave a side open. */
+BELAY_API belay_tensor belay_clamp(belay_tensor x, double low, double high);
+/* Inverted dropout with chance p in [0, 1) to drop; x itself when `training` is false. */
+BELAY_API belay_tensor belay_dropout(belay_tensor x, double p, bool training);
+/* Another dtype; floats to integers cut towards zero, out of range to the nearest end, NaN to 0. */
+BELAY_API belay_tensor belay_cast(belay_tensor x, belay_dtype dtype);
+
+/* ---- reductions
+ * -------------------------------------------------------------------------------------------------------------- */
+
+/* Axes to reduce: n of them, each from -rank to rank - 1; n = 0 means all. */
+typedef struct belay_axes {
+    int n;
+    int axis[BELAY_MAX_RANK];
+    bool keep; /* leave a size of 1 in place of each reduced axis */
+} belay_axes;
+
+BELAY_API belay_tensor belay_sum(belay_tensor x, const belay_axes *axes);
+BELAY_API belay_tensor belay_mean(belay_tensor x, const belay_axes *axes);
+
+/* ---- rows
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
+
+/* Normalises over the last `n_axes` axes; weight and bias have the shape of those axes or are nil.  eps 0: 1e-5.
+ * Ba, Kiros, Hinton, "Layer Normalization" (2016). */
+BELAY_API belay_tensor belay_layer_norm(belay_tensor x, int n_axes, belay_tensor weight, belay_tensor bias, double eps);
+
+/* ---- indices
+ * -------------------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct belay_embedding_options {
+    bool has_padding;
+    int64_t padding; /* row whose gradient is left out */
+    belay_index_policy policy;
+    bool cast_ids; /* takes float ids: checked, num.cast */
+} belay_embedding_options;
+
+/* Row ids[...] of weight [rows, width] for each id of any shape: [..., width].  Ids of any integer dtype.
+ * Fault: index.range. */
+BELAY_API belay_tensor belay_embedding(belay_tensor weight, belay_tensor ids, const belay_embedding_options *options);
+
+/* ---- products
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+/* x [..., in] times weight [out, in] transposed, plus bias [out] or nil: [..., out]. */
+BELAY_API belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_tensor bias);
+
+/* Matrix product over the last two axes, leading axes broadcast; 1-D operands as in NumPy. */
+BELAY_API belay_tensor belay_matmul(belay_tensor a, belay_tensor b);
+
+/* ---- shapes
+ * --------------------------------------------------------------------------------------------------------------------
+ */
+
+/* The same elements in another shape; one size may be -1. */
+BELAY_API belay_tensor belay_view(belay_tensor x, belay_shape shape);
+BELAY_API belay_tensor belay_transpose(belay_tensor x, int a, int b);
+BELAY_API belay_tensor belay_contiguous(belay_tensor x);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradients that follow from rows: maps by position, every other op by the names in its signature. */
+#include <pthread.h>
+#include <string.h>
+
+#include "grad/tape.h"
+
+/* Which operands an op's gradients name; computed once. */
+typedef struct keep_masks {
+    uint32_t in, out;
+} keep_masks;
+static keep_masks masks[BL_N_OPS];
+static pthread_once_t masks_made = PTHREAD_ONCE_INIT;
+
+static void add_names(int op, int grad_op)
+{
+    const bl_signature *forward = bl_signature_of(op), *backward = bl_signature_of(grad_op);
+    for (int i = 0; i < backward->n_in; i++) {
+        int k = bl_signature_find(forward, backward->operand[i].name);
+        if (k >= forward->n_in)
+            masks[op].out |= 1u << (k - forward->n_in);
+        else if (k >= 0)
+            masks[op].in |= 1u << k;
+    }
+}
+
+static void make_masks(void)
+{
+    for (int op = 1; op < BL_N_OPS; op++)
+        if (bl_kernel_rows[op].signature != NULL)
+            for (int g = 0; g < BL_MAX_GRADS && bl_kernel_rows[op].grad[g] != 0; g++)
+                add_names(op, bl_kernel_rows[op].grad[g]);
+}
+
+/* ---- maps
+ * ----------------------------------------------------------------------------------------------------------------------------
+ */
+
+static void rule_map(belay_context *context, bl_node *node, belay_tensor *grad_in)
+{
+    const bl_row *row = &bl_kernel_rows[node->op];
+    belay_tensor g = node->grad[0];
+    for (int k = 0; k < node->n_in; k++) {
+        int op = row->grad[k];
+        if (!node->in[k].is_wanted || op == BL_OP_none)
+            continue;
+        if (op == BL_OP_pass_grad) {
+            grad_in[k] = bl_launch_sum_to(context, g, &node->in[k].shape);
+            continue;
+        }
+        bl_call call = {.context = context, .op = op, .params = node->params, .is_backward = true};
+        call.site = node->site;
+        call.layer = node->layer;
+        if (bl_kernel_rows[op].skeleton == BL_SKELETON_MASK) {
+            call.n_in = 2;
+            call.in[0] = node->in[0].kept;
+            call.in[1] = g;
+            call.params.i[0] = k == 1;
+        } else {
+            belay_tensor second = node->n_in > 1 ? node->in[1].kept : node->kept_out[0];
+            call.n_in = 3;
+            call.in[0] = g;
+            call.in[1] = belay_tensor_is_nil(node->in[0].kept) ? g : node->in[0].kept;
+            call.in[2] = belay_tensor_is_nil(second) ? g : second;
+        }
+        if (bl_launch_run(&call))
+            grad_in[k] = bl_launch_sum_to(context, call.out[0], &node->in[k].shape);
+    }
+}
+
+/* ---- by names
+ * --------------------------------------------------------------------------------------------------------------------------
+ */
+
+/* The gradient that arrived at an output, zeros where none did. */
+static belay_tensor arrived(belay_context *context, bl_node *node, int output)
+{
+    if (belay_tensor_is_nil(node->grad[output]))
+        return bl_launch_fill(context, node->out_dtype[output], &node->out_shape[output], 0);
+    return bl_launch_contiguous(context, node->grad[output]);
+}
+
+/* The operand that a gradient op's input names: what was kept, or a gradient of an output. */
+static belay_tensor operand_named(belay_context *context, bl_node *node, const char *name)
+{
+    const bl_signature *forward = bl_signature_of(node->op);
+    int k = bl_signature_find(forward, name);
+    if (k >= forward->n_in)
+        return node->kept_out[k - forward->n_in];
+    if (k >= 0)
+        return node->in[k].kept;
+    k = strncmp(name, "g_", 2) == 0 ? bl_signature_find(forward, name + 2) : -1;
+    return k >= forward->n_in ? arrived(context, node, k - forward->n_in) : (belay_tensor){0};
+}
+
+/* The forward's input whose gradient output `o` of a gradient op is. */
+static int input_of(int op, const bl_signature *backward, int o)
+{
+    const char *name = backward->operand[backward->n_in + o].name;
+    return strncmp(name, "g_", 2) == 0 ? bl_signature_find(bl_signature_of(op), name + 2) : -1;
+}
+
+static bool is_op_wanted(const bl_node *node, const bl_signature *backward)
+{
+    for (int o = 0; o < backward->n_out; o++) {
+        int k = input_of(node->op, backward, o);
+        if (k >= 0 && k < node->n_in && node->in[k].is_wanted)
+            return true;
+    }
+    return false;
+}
+
+static void rule_signature(belay_context *context, bl_node *node, belay_tensor *grad_in)
+{
+    const bl_row *row = &bl_kernel_rows[node->op];
+    for (int g = 0; g < BL_MAX_GRADS && row->grad[g] != BL_OP_none; g++) {
+        const bl_signature *backward = bl_signature_of(row->grad[g]);
+        if (!is_op_wanted(node, backward))
+            continue;
+        bl_call call = {.context = context, .op = row->grad[g], .n_in = backward->n_in, .params = node->params};
+        call.policy = node->policy;
+        call.is_backward = true;
+        call.site = node->site;
+        call.layer = node->layer;
+        call.has_dims = true;
+        call.dims_of = node->op;
+        memcpy(call.dims, node->dims, sizeof call.dims);
+        if (bl_kernel_rows[call.op].skeleton == BL_SKELETON_REDUCE &&
+            bl_kernel_rows[node->op].skeleton != BL_SKELETON_REDUCE)
+            call.params.f[0] = 1; /* a reduction's divisor */
+        for (int i = 0; i < backward->n_in; i++)
+            call.in[i] = operand_named(context, node, backward->operand[i].name);
+        if (!bl_launch_run(&call))
+            continue;
+        for (int o = 0; o < call.n_out; o++) {
+            int k = input_of(node->op, backward, o);
+            if (k >= 0 && k < node->n_in)
+                grad_in[k] = call.out[o];
+        }
+    }
+}
+
+/* ---- recording
+ * ---------------------------------------------------------------------------------------------------------------------------
+ */
+
+static bool has_gradient(const bl_row *row)
+{
+    for (int g = 0; g < BL_MAX_GRADS; g++)
+        if (row->grad[g] != BL_OP_none)
+            return true;
+    return false;
+}
+
+/* Sizes by the signature's symbols, read off the operands. */
+static void note_dims(const bl_call *call, bl_node *node)
+{
+    const bl_signature *s = bl_signature_of(call->op);
+    for (int i = 0; i < 8; i++)
+        node->dims[i] = -1;
+    for (int k = 0; k < s->n_in + s->n_out; k++) {
+        belay_tensor tensor = k < s->n_in ? call->in[k] : call->out[k - s->n_in];
+        const bl_slot *slot = belay_tensor_is_nil(tensor) ? NULL : bl_slot_get(call->context, tensor);
+        for (int i = 0; slot != NULL && i < s->operand[k].n_axes; i++)
+            node->dims[s->operand[k].axis[i]] = slot->size[i];
+    }
+}
+
+void bl_grad_record_call(const bl_call *call)
+{
+    const bl_row *row = &bl_kernel_rows[call->op];
+    bool is_map = row->signature == NULL;
+    if (!has_gradient(row) || !bl_grad_is_wanted(call->context, call->in, call->n_in))
+        return;
+    pthread_once(&masks_made, make_masks);
+    bl_node *node =
+        bl_grad_record(call->context, is_map ? rule_map : rule_signature, call->in, call->n_in, call->out, call->n_out);
+    if (node == NULL)
+        return;
+    node->op = call->op;
+    node->params = call->params;
+    node->policy = call->policy;
+    uint32_t in = masks[call->op].in, out = masks[call->op].out;
+    if (is_map) {
+        in = (uint32_t)(row->keep & 7) | (row->skeleton == BL_SKELETON_SELECT);
+        out = (row->keep & BL_KEEP_OUT) != 0;
+    } else {
+        note_dims(call, node);
+    }
+    for (int k = 0; k < call->n_in; k++)
+        if (in >> k & 1)
+            node->in[k].kept = bl_tensor_hold(call->context, call->in[k]);
+    for (int o = 0; o < call->n_out; o++)
+        if (out >> o & 1)
+            node->kept_out[o] = bl_tensor_hold(call->context, call->out[o]);
+}

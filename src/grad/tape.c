@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "grad/tape.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+struct bl_tape {
+    bl_node **node;
+    int64_t n, capacity;
+    bl_node **spare; /* nodes for re-use */
+    int64_t n_spare, spare_capacity;
+    uint64_t serial;
+};
+
+static void release_holdings(belay_context *context, bl_node *node)
+{
+    for (int k = 0; k < node->n_in; k++)
+        bl_tensor_drop(context, node->in[k].kept);
+    for (int o = 0; o < node->n_out; o++) {
+        bl_tensor_drop(context, node->kept_out[o]);
+        bl_tensor_drop(context, node->grad[o]);
+    }
+    if (node->state_free != NULL)
+        node->state_free(context, node->state);
+    if (node->in != node->few)
+        bl_free(node->in);
+    node->n_in = 0;
+    node->n_out = 0;
+    node->in = node->few;
+    node->state_free = NULL;
+}
+
+static void recycle(belay_context *context, bl_node *node)
+{
+    bl_tape *tape = context->tape;
+    release_holdings(context, node);
+    if (bl_grow(&tape->spare, &tape->spare_capacity, tape->n_spare + 1, sizeof(bl_node *)))
+        tape->spare[tape->n_spare++] = node;
+    else
+        bl_free(node);
+}
+
+static uint64_t tape_length(belay_context *context) { return (uint64_t)context->tape->n; }
+
+static void tape_cut(belay_context *context, uint64_t length)
+{
+    bl_tape *tape = context->tape;
+    while (tape->n > (int64_t)length)
+        recycle(context, tape->node[--tape->n]);
+}
+
+static void tape_free(void *object)
+{
+    belay_context *context = object;
+    tape_cut(context, 0);
+    for (int64_t i = 0; i < context->tape->n_spare; i++)
+        bl_free(context->tape->spare[i]);
+    bl_free(context->tape->spare);
+    bl_free(context->tape->node);
+    bl_free(context->tape);
+    context->tape = NULL;
+    context->tape_cut = NULL;
+    context->tape_length = NULL;
+}
+
+static bl_tape *tape_of(belay_context *context)
+{
+    if (context->tape != NULL)
+        return context->tape;
+    bl_tape *tape = bl_alloc(1, sizeof *tape);
+    if (tape == NULL || !bl_context_adopt(context, context, tape_free)) {
+        bl_free(tape);
+        return NULL;
+    }
+    context->tape = tape;
+    context->tape_length = tape_length;
+    context->tape_cut = tape_cut;
+    return tape;
+}
+
+bool bl_grad_is_wanted(const belay_context *context, const belay_tensor *in, int n_in)
+{
+    if (!context->recording)
+        return false;
+    for (int k = 0; k < n_in; k++)
+        if (belay_tensor_requires_grad(in[k]))
+            return true;
+    return false;
+}
+
+static bl_node *take_node(belay_context *context, int n_in)
+{
+    bl_tape *tape = tape_of(context);
+    if (tape == NULL || !bl_grow(&tape->node, &tape->capacity, tape->n + 1, sizeof(bl_node *)))
+        return NULL;
+    bl_node *node = tape->n_spare > 0 ? tape->spare[--tape->n_spare] : bl_alloc(1, sizeof *node);
+    if (node == NULL)
+        return NULL;
+    memset(node, 0, sizeof *node);
+    node->in = n_in <= BL_COUNT(node->few) ? node->few : bl_alloc(n_in, sizeof *node->in);
+    if (node->in == NULL) {
+        node->in = node->few;
+        recycle(context, node);
+        return NULL;
+    }
+    node->serial = ++tape->serial;
+    tape->node[tape->n++] = node;
+    return node;
+}
+
+bl_node *bl_grad_record(belay_context *context, bl_grad_rule rule, const belay_tensor *in, int n_in,
+                        const belay_tensor *out, int n_out)
+{
+    bl_node *node = take_node(context, n_in);
+    if (node == NULL) {
+        bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory to record an op for backward");
+        return NULL;
+    }
+    node->rule = rule;
+    node->site = context->site;
+    node->layer = bl_journal_text(context->journal, context->layer);
+    node->n_in = n_in;
+    node->n_out = n_out;
+    for (int k = 0; k < n_in; k++) {
+        const bl_slot *slot = belay_tensor_is_nil(in[k]) ? NULL : bl_slot_get(context, in[k]);
+        if (slot == NULL)
+            continue;
+        node->in[k] = (bl_edge){.is_wanted = slot->requires_grad,
+                                .node = slot->node,
+                                .output = slot->node_output,
+                                .leaf = in[k],
+                                .shape = bl_slot_shape(slot),
+                                .dtype = slot->dtype};
+    }
+    for (int o = 0; o < n_out; o++) {
+        bl_slot *slot = bl_slot_get(context, out[o]);
+        if (slot == NULL)
+            continue;
+        node->out_shape[o] = bl_slot_shape(slot);
+        node->out_dtype[o] = slot->dtype;
+        if (!belay_dtype_is_float(slot->dtype))
+            continue;
+        slot->requires_grad = true;
+        slot->node = node->serial;
+        slot->node_output = o;
+    }
+    return node;
+}
+
+/* ---- walking back
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+static bl_node *find_node(const bl_tape *tape, uint64_t serial)
+{
+    int64_t low = 0, high = tape->n;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (tape->node[middle]->serial < serial)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < tape->n && tape->node[low]->serial == serial ? tape->node[low] : NULL;
+}
+
+/* Nobody else looks at the storage: it may be added to in place, or taken over. */
+static bool is_ours(const belay_context *context, belay_tensor tensor)
+{
+    const bl_slot *slot = bl_slot_get((belay_context *)context, tensor);
+    return slot != NULL && slot->storage->holders == 1 && bl_slot_is_contiguous(slot);
+}
+
+/* Adds `grad` to what has arrived in *sum, which holds its own view. */
+static void arrive(belay_context *context, belay_tensor *sum, belay_tensor grad)
+{
+    if (belay_tensor_is_nil(*sum)) {
+        *sum = bl_tensor_hold(context, grad);
+    } else if (is_ours(context, *sum)) {
+        bl_launch_add_to(context, *sum, grad);
+    } else {
+        bl_call call = {.context = context, .op = BL_OP_add, .n_in = 2, .in = {*sum, grad}, .is_backward = true};
+        if (!bl_launch_run(&call))
+            return;
+        bl_tensor_drop(context, *sum);
+        *sum = bl_tensor_own(context, call.out[0]);
+    }
+}
+
+/* A leaf's gradient belongs to the leaf; a result that nobody else holds is taken over as it is. */
+static void arrive_at_leaf(belay_context *context, belay_tensor leaf, belay_tensor grad)
+{
+    bl_slot *slot = bl_slot_get(context, leaf);
+    if (slot == NULL || !slot->requires_grad)
+        return;
+    if (!belay_tensor_is_nil(slot->grad)) {
+        bl_launch_add_to(context, slot->grad, grad);
+        return;
+    }
+    belay_tensor own = is_ours(context, grad) ? grad : bl_launch_copy(context, grad);
+    if (belay_tensor_is_nil(own))
+        return;
+    slot->grad = bl_tensor_own(context, own);
+    bl_slot *grad_slot = bl_slot_get(context, own);
+    char name[160];
+    snprintf(name, sizeof name, "%.150s.grad", bl_journal_text_get(context->journal, slot->name));
+    if (slot->name != 0)
+        grad_slot->name = bl_journal_text(context->journal, name);
+}
+
+static void route(belay_context *context, const bl_edge *edge, belay_tensor grad)
+{
+    if (edge->node == 0) {
+        arrive_at_leaf(context, edge->leaf, grad);
+        return;
+    }
+    bl_node *to = find_node(context->tape, edge->node);
+    if (to == NULL || to->is_walked)
+        bl_context_raise(context, BELAY_LIFE_TAPE,
+                         "backward reached an op whose record had already been walked or dropped");
+    else
+        arrive(context, &to->grad[edge->output], grad);
+}
+
+static bool has_arrived(const bl_node *node)
+{
+    for (int o = 0; o < node->n_out; o++)
+        if (!belay_tensor_is_nil(node->grad[o]))
+            return true;
+    return false;
+}
+
+/* One node: its rule in a scope of its own, its gradients sent on, its holdings released. */
+static void walk_node(belay_context *context, bl_node *node)
+{
+    belay_tensor few[BL_COUNT(node->few)] = {{0}}, *grad_in = few;
+    if (node->n_in > BL_COUNT(few))
+        grad_in = bl_alloc(node->n_in, sizeof *grad_in);
+    if (grad_in == NULL) {
+        bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory for the gradients of an op with %d inputs",
+                         node->n_in);
+        return;
+    }
+    belay_scope scope = belay_scope_open(context);
+    node->rule(context, node, grad_in);
+    for (int k = 0; k < node->n_in; k++)
+        if (node->in[k].is_wanted && !belay_tensor_is_nil(grad_in[k]))
+            route(context, &node->in[k], grad_in[k]);
+    belay_scope_close(scope);
+    if (grad_in != few)
+        bl_free(grad_in);
+    release_holdings(context, node);
+    node->is_walked = true;
+}
+
+static void walk(belay_context *context, bl_node *from)
+{
+    bool was_recording = context->recording;
+    context->in_backward = true;
+    context->recording = false;
+    int64_t at = context->tape->n - 1;
+    while (at >= 0 && context->tape->node[at] != from)
+        at--;
+    for (; at >= 0; at--)
+        if (!context->tape->node[at]->is_walked && has_arrived(context->tape->node[at]))
+            walk_node(context, context->tape->node[at]);
+    context->in_backward = false;
+    context->recording = was_recording;
+    uint64_t mark = context->scopes[context->depth].tape_mark;
+    while (context->tape->n > (int64_t)mark && context->tape->node[context->tape->n - 1]->is_walked)
+        recycle(context, context->tape->node[--context->tape->n]);
+}
+
+static void backward(belay_context *context, belay_tensor tensor, belay_tensor upstream)
+{
+    bl_slot *slot = bl_slot_use(context, tensor);
+    if (slot == NULL || !belay_is_open(context))
+        return;
+    bl_node *node = context->tape != NULL ? find_node(context->tape, slot->node) : NULL;
+    if (slot->node == 0 || node == NULL || node->is_walked) {
+        bl_context_raise(context, BELAY_LIFE_TAPE,
+                         slot->node == 0 ? "backward was called on a tensor that no recorded op made"
+                                         : "backward was called twice on the same graph");
+        return;
+    }
+    belay_shape shape = bl_slot_shape(slot), given = belay_tensor_shape(upstream);
+    bool is_given = !belay_tensor_is_nil(upstream);
+    if (!is_given && bl_slot_elements(slot) != 1) {
+        bl_text words = {0};
+        bl_report_shape(&shape, &words);
+        bl_context_raise(context, BELAY_SHAPE_CONTRACT,
+                         "backward needs a loss with one element; this tensor has shape %s", bl_text_get(&words));
+        bl_text_fini(&words);
+        return;
+    }
+    if (is_given && (bl_slot_use(context, upstream) == NULL || memcmp(&given, &shape, sizeof given) != 0 ||
+                     (int)belay_tensor_dtype(upstream) != slot->dtype)) {
+        bl_context_raise(context, BELAY_SHAPE_CONTRACT,
+                         "the gradient given does not have the tensor's shape and dtype");
+        return;
+    }
+    belay_scope scope = belay_scope_open(context);
+    bool was = belay_recording_set(context, false);
+    belay_tensor one = is_given ? upstream : bl_launch_fill(context, slot->dtype, &shape, 1);
+    arrive(context, &node->grad[slot->node_output], one);
+    belay_recording_set(context, was);
+    belay_scope_close(scope);
+    walk(context, node);
+}
+
+void belay_backward_from(belay_tensor tensor, belay_tensor upstream)
+{
+    belay_context *context = bl_tensor_context(tensor);
+    if (context == NULL)
+        return;
+    BL_ENTER(context);
+    if (belay_tensor_is_nil(upstream))
+        return;
+    backward(context, tensor, upstream);
+}
+
+void belay_backward(belay_tensor loss)
+{
+    belay_context *context = bl_tensor_context(loss);
+    if (context == NULL)
+        return;
+    BL_ENTER(context);
+    backward(context, loss, (belay_tensor){0});
+}

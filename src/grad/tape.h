@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tape: what was done to tensors that want a gradient, in order.  It holds views of storages, never the user's
+ * handles; a node's holdings are released when it has been walked, or when its scope closes. */
+#ifndef BL_GRAD_TAPE_H
+#define BL_GRAD_TAPE_H
+
+#include <belay/grad.h>
+
+#include "launch/launch.h"
+
+/* Where the gradient of an input goes. */
+typedef struct bl_edge {
+    bool is_wanted;
+    uint64_t node; /* 0: a leaf */
+    int output;
+    belay_tensor leaf; /* a handle, not a hold: a leaf that died takes no gradient */
+    belay_tensor kept; /* held, or nil */
+    belay_shape shape;
+    belay_dtype dtype;
+} bl_edge;
+
+typedef struct bl_node bl_node;
+
+/* Computes gradients of inputs (nil: none) from node->grad; runs in a scope of its own, unrecorded. */
+typedef void (*bl_grad_rule)(belay_context *context, bl_node *node, belay_tensor *grad_in);
+
+struct bl_node {
+    uint64_t serial;
+    bl_grad_rule rule;
+    int op; /* row, or BL_OP_none */
+    bl_params params;
+    belay_index_policy policy;
+    uintptr_t site;
+    uint32_t layer;
+    int n_in, n_out;
+    bl_edge *in; /* n_in, in `few` or on the heap */
+    bl_edge few[4];
+    belay_tensor kept_out[BL_MAX_OUT];
+    belay_shape out_shape[BL_MAX_OUT];
+    belay_dtype out_dtype[BL_MAX_OUT];
+    belay_tensor grad[BL_MAX_OUT]; /* held; what has arrived */
+    int64_t dims[8];               /* symbols of the row's signature */
+    void *state;                   /* of the rule */
+    void (*state_free)(belay_context *context, void *state);
+    bool is_walked;
+};
+
+/* True when an op on these inputs must be recorded. */
+bool bl_grad_is_wanted(const belay_context *context, const belay_tensor *in, int n_in);
+
+/* Records an op; the outputs want gradients from now on.  NULL after mem.exhausted. */
+bl_node *bl_grad_record(belay_context *context, bl_grad_rule rule, const belay_tensor *in, int n_in,
+                        const belay_tensor *out, int n_out);
+
+/* Records a call of a row that has run, with what its gradients need.  `in` are the recorded inputs. */
+void bl_grad_record_call(const bl_call *call);
+
+/* Rules of structural ops; what params mean stands at each in structural.c. */
+void bl_grad_reshape(belay_context *context, bl_node *node, belay_tensor *grad_in);
+void bl_grad_cast(belay_context *context, bl_node *node, belay_tensor *grad_in);
+void bl_grad_transpose(belay_context *context, bl_node *node, belay_tensor *grad_in);
+void bl_grad_slice(belay_context *context, bl_node *node, belay_tensor *grad_in);
+void bl_grad_expand(belay_context *context, bl_node *node, belay_tensor *grad_in);
+void bl_grad_cat(belay_context *context, bl_node *node, belay_tensor *grad_in);
+void bl_grad_matmul(belay_context *context, bl_node *node, belay_tensor *grad_in);
+
+/* Views that ops and rules share; none records, each proves its arguments (shape.axis). */
+belay_tensor bl_view_transpose(belay_context *context, belay_tensor x, int a, int b);
+belay_tensor bl_view_slice(belay_context *context, belay_tensor x, int axis, int64_t start, int64_t stop, int64_t step);
+belay_tensor bl_view_expand(belay_context *context, belay_tensor x, const belay_shape *shape);
+/* An axis counted from the end when negative; -1 after a fault. */
+int bl_view_axis(belay_context *context, belay_tensor x, int axis);
+
+#endif

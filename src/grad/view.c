@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Views: new sizes and strides over the same storage. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "grad/tape.h"
+
+int bl_view_axis(belay_context *context, belay_tensor x, int axis)
+{
+    const bl_slot *slot = bl_slot_use(context, x);
+    if (slot == NULL)
+        return -1;
+    if (axis < -slot->rank || axis >= slot->rank) {
+        bl_context_raise(context, BELAY_SHAPE_AXIS, "axis %d of a tensor with %d axes", axis, slot->rank);
+        return -1;
+    }
+    return axis < 0 ? axis + slot->rank : axis;
+}
+
+belay_tensor bl_view_transpose(belay_context *context, belay_tensor x, int a, int b)
+{
+    a = bl_view_axis(context, x, a);
+    b = a >= 0 ? bl_view_axis(context, x, b) : -1;
+    if (b < 0)
+        return (belay_tensor){0};
+    const bl_slot *slot = bl_slot_get(context, x);
+    belay_shape shape = bl_slot_shape(slot);
+    int64_t stride[BELAY_MAX_RANK];
+    memcpy(stride, slot->stride, sizeof stride);
+    shape.size[a] = slot->size[b];
+    shape.size[b] = slot->size[a];
+    stride[a] = slot->stride[b];
+    stride[b] = slot->stride[a];
+    return bl_tensor_view(context, x, &shape, stride, slot->offset);
+}
+
+belay_tensor bl_view_slice(belay_context *context, belay_tensor x, int axis, int64_t start, int64_t stop, int64_t step)
+{
+    axis = bl_view_axis(context, x, axis);
+    if (axis < 0)
+        return (belay_tensor){0};
+    const bl_slot *slot = bl_slot_get(context, x);
+    int64_t n = slot->size[axis];
+    if (start < 0 || stop < start || stop > n || step < 1) {
+        bl_context_raise(context, BELAY_SHAPE_AXIS,
+                         "slice [%" PRId64 ", %" PRId64 ") by %" PRId64 " of axis %d, which has size %" PRId64, start,
+                         stop, step, axis, n);
+        return (belay_tensor){0};
+    }
+    belay_shape shape = bl_slot_shape(slot);
+    int64_t stride[BELAY_MAX_RANK], offset = slot->offset;
+    memcpy(stride, slot->stride, sizeof stride);
+    shape.size[axis] = (stop - start + step - 1) / step;
+    if (shape.size[axis] > 0)
+        offset += start * slot->stride[axis];
+    if (!bl_checked_mul(stride[axis], step, &stride[axis]))
+        stride[axis] = slot->stride[axis]; /* one element at most: the stride is not used */
+    return bl_tensor_view(context, x, &shape, stride, offset);
+}
+
+belay_tensor bl_view_expand(belay_context *context, belay_tensor x, const belay_shape *shape)
+{
+    const bl_slot *slot = bl_slot_use(context, x);
+    if (slot == NULL)
+        return (belay_tensor){0};
+    int64_t stride[BELAY_MAX_RANK] = {0};
+    int extra = shape->rank - slot->rank;
+    bool fits = extra >= 0;
+    for (int i = 0; i < slot->rank && fits; i++) {
+        fits = slot->size[i] == shape->size[i + extra] || slot->size[i] == 1;
+        stride[i + extra] = slot->size[i] == shape->size[i + extra] ? slot->stride[i] : 0;
+    }
+    if (!fits) {
+        bl_text words[2] = {{0}, {0}};
+        belay_shape from = bl_slot_shape(slot);
+        bl_report_shape(&from, &words[0]);
+        bl_report_shape(shape, &words[1]);
+        bl_context_raise(context, BELAY_SHAPE_CONTRACT, "shape %s cannot be expanded to %s", bl_text_get(&words[0]),
+                         bl_text_get(&words[1]));
+        bl_text_fini(&words[0]);
+        bl_text_fini(&words[1]);
+        return (belay_tensor){0};
+    }
+    return bl_tensor_view(context, x, shape, stride, slot->offset);
+}

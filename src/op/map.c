@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Element-wise ops: the calls of rows without options are stamped from the rows, in front of them those with options.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "op/op.h"
+
+static belay_tensor map(int op, const belay_tensor *in, int n_in, const bl_params *params)
+{
+    bl_call call = {.context = bl_op_context(in, n_in), .op = op, .n_in = n_in};
+    memcpy(call.in, in, (size_t)n_in * sizeof *in);
+    if (params != NULL)
+        call.params = *params;
+    return bl_op_run(&call);
+}
+
+/* ---- stamped from rows
+ * ---------------------------------------------------------------------------------------------------- */
+
+#define CALL_MAP1(name)                                                                                                \
+    belay_tensor belay_##name(belay_tensor x)                                                                          \
+    {                                                                                                                  \
+        BL_ENTER(bl_tensor_context(x));                                                                                \
+        return map(BL_OP_##name, &x, 1, NULL);                                                                         \
+    }
+#define CALL_MAP2(name)                                                                                                \
+    belay_tensor belay_##name(belay_tensor a, belay_tensor b)                                                          \
+    {                                                                                                                  \
+        const belay_tensor in[] = {a, b};                                                                              \
+        BL_ENTER(bl_op_context(in, 2));                                                                                \
+        return map(BL_OP_##name, in, 2, NULL);                                                                         \
+    }
+#define CALL_COMPARE(name) CALL_MAP2(name)
+#define CALL_SELECT(name)                                                                                              \
+    belay_tensor belay_##name(belay_tensor condition, belay_tensor a, belay_tensor b)                                  \
+    {                                                                                                                  \
+        const belay_tensor in[] = {condition, a, b};                                                                   \
+        BL_ENTER(bl_op_context(in, 3));                                                                                \
+        return map(BL_OP_##name, in, 3, NULL);                                                                         \
+    }
+/* Gradients, and what has options: no call of this form. */
+#define CALL_MAP3(name)
+#define CALL_MAP0P(name)
+#define CALL_MAP1P(name)
+#define CALL_MAP3P(name)
+#define CALL_MASK(name)
+#define CALL_LANE(name)
+#define CALL_REDUCE(name)
+#define CALL_SORTED(name)
+#define CALL_DEVICE(name)
+#define CALL_COPY(name)
+#define CALL_MATMUL(name)
+
+#define BL_ROWS
+#define BL_ROW(skeleton, name, dtypes, ...) CALL_##skeleton(name)
+#include "kernel/families.h"
+#undef BL_ROW
+#undef BL_ROWS
+
+/* ---- with options
+ * ---------------------------------------------------------------------------------------------------------- */
+
+belay_tensor belay_affine(belay_tensor x, double scale, double shift)
+{
+    BL_ENTER(bl_tensor_context(x));
+    bl_params params = {.f = {scale, shift}};
+    return map(BL_OP_affine, &x, 1, &params);
+}
+
+belay_tensor belay_clamp(belay_tensor x, double low, double high)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    if (context != NULL && !(low <= high)) {
+        bl_context_raise(context, BELAY_CONF_VALUE, "clamp to [%g, %g]: the range is empty", low, high);
+        return (belay_tensor){0};
+    }
+    bl_params params = {.f = {low, high}};
+    return map(BL_OP_clamp, &x, 1, &params);
+}
+
+belay_tensor belay_dropout(belay_tensor x, double p, bool training)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    if (context != NULL && !(p >= 0 && p < 1)) {
+        bl_context_raise(context, BELAY_CONF_VALUE, "dropout's p is %g, outside [0, 1)", p);
+        return (belay_tensor){0};
+    }
+    if (context == NULL || !training || p == 0)
+        return x;
+    bl_params params = {.f = {p, 1 / (1 - p)}, .rng = bl_context_key(context)};
+    return map(BL_OP_dropout, &x, 1, &params);
+}
+
+belay_tensor belay_cast(belay_tensor x, belay_dtype dtype)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    if (context == NULL || (belay_tensor_is_alive(x) && belay_tensor_dtype(x) == dtype))
+        return x;
+    return bl_op_record_view(context, x, bl_launch_cast(context, x, dtype), bl_grad_cast, NULL);
+}
+
+/* ---- makers
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+static belay_tensor make(belay_context *context, int op, belay_dtype dtype, const belay_shape *shape,
+                         const bl_params *params)
+{
+    bl_call call = {.context = context, .op = op, .dtype = dtype, .shape = *shape, .params = *params};
+    return bl_launch_run(&call) ? call.out[0] : (belay_tensor){0};
+}
+
+belay_tensor belay_full(belay_context *context, belay_dtype dtype, belay_shape shape, double value)
+{
+    BL_ENTER(context);
+    return bl_launch_fill(context, dtype, &shape, value);
+}
+
+belay_tensor belay_zeros(belay_context *context, belay_dtype dtype, belay_shape shape)
+{
+    BL_ENTER(context);
+    return bl_launch_fill(context, dtype, &shape, 0);
+}
+
+belay_tensor belay_ones(belay_context *context, belay_dtype dtype, belay_shape shape)
+{
+    BL_ENTER(context);
+    return bl_launch_fill(context, dtype, &shape, 1);
+}
+
+belay_tensor belay_arange(belay_context *context, belay_dtype dtype, int64_t n, double start, double step)
+{
+    BL_ENTER(context);
+    belay_shape shape = belay_shape1(n);
+    bl_params params = {.f = {start, step}, .i = {(int64_t)start, (int64_t)step}};
+    return make(context, BL_OP_arange, dtype, &shape, &params);
+}
+
+static belay_tensor draw(belay_context *context, int op, belay_dtype dtype, const belay_shape *shape, double a,
+                         double b)
+{
+    if (!belay_is_open(context))
+        return (belay_tensor){0};
+    bl_params params = {.f = {a, b}, .rng = bl_context_key(context)};
+    return make(context, op, dtype, shape, &params);
+}
+
+belay_tensor belay_uniform(belay_context *context, belay_dtype dtype, belay_shape shape, double low, double high)
+{
+    BL_ENTER(context);
+    return draw(context, BL_OP_uniform, dtype, &shape, low, high);
+}
+
+belay_tensor belay_normal(belay_context *context, belay_dtype dtype, belay_shape shape, double mean, double deviation)
+{
+    BL_ENTER(context);
+    return draw(context, BL_OP_normal, dtype, &shape, mean, deviation);
+}

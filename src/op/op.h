@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the ops' files share: run a call, record it, return its first result. */
+#ifndef BL_OP_OP_H
+#define BL_OP_OP_H
+
+#include <belay/op.h>
+
+#include "grad/tape.h"
+
+/* Runs and records; nil after a fault. */
+belay_tensor bl_op_run(bl_call *call);
+
+/* A view with its rule recorded: `y` is x seen otherwise. */
+belay_tensor bl_op_record_view(belay_context *context, belay_tensor x, belay_tensor y, bl_grad_rule rule,
+                               const bl_params *params);
+
+/* Reshape and contiguous, recorded. */
+belay_tensor bl_op_reshape(belay_context *context, belay_tensor x, const belay_shape *shape);
+belay_tensor bl_op_contiguous(belay_context *context, belay_tensor x);
+
+/* First of some handles that is not nil: its context, or NULL. */
+belay_context *bl_op_context(const belay_tensor *tensors, int n);
+
+#endif

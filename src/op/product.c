@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products.  The kernel takes [batch, rows, columns]; a factor that is a transposed view goes as it is stored.
+ */
+#include <string.h>
+
+#include "op/op.h"
+
+/* Runs and records a product of two factors of three axes. */
+static belay_tensor product(belay_context *context, belay_tensor a, bool a_transposed, belay_tensor b,
+                            bool b_transposed, const belay_tensor shown[2])
+{
+    bl_call call = {.context = context, .op = BL_OP_matmul, .n_in = 2, .in = {a, b}, .shown = {shown[0], shown[1]}};
+    call.params.i[0] = a_transposed;
+    call.params.i[1] = b_transposed;
+    if (!bl_launch_run(&call))
+        return (belay_tensor){0};
+    if (!bl_grad_is_wanted(context, call.in, 2))
+        return call.out[0];
+    bl_node *node = bl_grad_record(context, bl_grad_matmul, call.in, 2, call.out, 1);
+    if (node == NULL)
+        return call.out[0];
+    node->op = BL_OP_matmul;
+    node->params = call.params;
+    for (int k = 0; k < 2; k++)
+        if (node->in[1 - k].is_wanted)
+            node->in[k].kept = bl_tensor_hold(context, call.in[k]);
+    return call.out[0];
+}
+
+belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_tensor bias)
+{
+    const belay_tensor in[] = {x, weight};
+    belay_context *context = bl_op_context(in, 2);
+    BL_ENTER(context);
+    if (context == NULL || bl_slot_use(context, x) == NULL || bl_slot_use(context, weight) == NULL)
+        return (belay_tensor){0};
+    belay_shape shape = belay_tensor_shape(x), table = belay_tensor_shape(weight);
+    if (shape.rank < 1 || table.rank != 2) {
+        bl_context_raise(context, BELAY_SHAPE_RANK, "linear takes [..., in] and a weight [out, in], not %d and %d axes",
+                         shape.rank, table.rank);
+        return (belay_tensor){0};
+    }
+    int64_t width = shape.size[shape.rank - 1], n = 1;
+    for (int i = 0; i < shape.rank - 1; i++)
+        n *= shape.size[i];
+    belay_shape rows = belay_shape3(1, n, width), matrix = belay_shape3(1, table.size[0], table.size[1]);
+    belay_tensor y =
+        product(context, bl_op_reshape(context, x, &rows), false, bl_op_reshape(context, weight, &matrix), true, in);
+    shape.size[shape.rank - 1] = table.size[0];
+    y = bl_op_reshape(context, y, &shape);
+    return belay_tensor_is_nil(bias) ? y : belay_add(y, bias);
+}
+
+/* A factor as [batch, rows, columns]: transposed views are passed as they are stored. */
+static belay_tensor as_batch(belay_context *context, belay_tensor x, bool *transposed)
+{
+    const bl_slot *slot = bl_slot_get(context, x);
+    belay_shape shape = bl_slot_shape(slot), folded = {3, {1, shape.size[shape.rank - 2], shape.size[shape.rank - 1]}};
+    for (int i = 0; i < shape.rank - 2; i++)
+        folded.size[0] *= shape.size[i];
+    *transposed = !bl_slot_is_contiguous(slot) && slot->stride[shape.rank - 2] == 1;
+    if (!*transposed)
+        return bl_op_reshape(context, x, &folded);
+    bl_params params = {.i = {shape.rank - 2, shape.rank - 1}};
+    belay_tensor stored =
+        bl_op_record_view(context, x, bl_view_transpose(context, x, -2, -1), bl_grad_transpose, &params);
+    int64_t rows = folded.size[1];
+    folded.size[1] = folded.size[2];
+    folded.size[2] = rows;
+    return bl_op_reshape(context, stored, &folded);
+}
+
+/* The leading axes that both factors are broadcast to; false after a fault. */
+static bool leading_shape(belay_context *context, belay_tensor a, belay_tensor b, belay_shape *out)
+{
+    belay_shape sa = belay_tensor_shape(a), sb = belay_tensor_shape(b);
+    int ra = sa.rank - 2, rb = sb.rank - 2;
+    *out = (belay_shape){.rank = ra > rb ? ra : rb};
+    for (int i = 0; i < out->rank; i++) {
+        int64_t na = i >= out->rank - ra ? sa.size[i - (out->rank - ra)] : 1;
+        int64_t nb = i >= out->rank - rb ? sb.size[i - (out->rank - rb)] : 1;
+        if (na != nb && na != 1 && nb != 1) {
+            bl_context_raise(context, BELAY_SHAPE_CONTRACT,
+                             "leading axes of a and b do not broadcast: %lld against %lld", (long long)na,
+                             (long long)nb);
+            return false;
+        }
+        out->size[i] = na == 1 ? nb : na;
+    }
+    return true;
+}
+
+/* x with its leading axes expanded; one whole matrix for every batch stays one. */
+static belay_tensor spread(belay_context *context, belay_tensor x, const belay_shape *leading)
+{
+    belay_shape shape = belay_tensor_shape(x), wide = *leading;
+    int64_t own = 1, all = 1;
+    for (int i = 0; i < shape.rank - 2; i++)
+        own *= shape.size[i];
+    for (int i = 0; i < leading->rank; i++)
+        all *= leading->size[i];
+    if (own == all || own == 1)
+        return x;
+    wide.size[wide.rank++] = shape.size[shape.rank - 2];
+    wide.size[wide.rank++] = shape.size[shape.rank - 1];
+    belay_tensor y = bl_op_record_view(context, x, bl_view_expand(context, x, &wide), bl_grad_expand, NULL);
+    return belay_tensor_is_nil(y) ? y : bl_op_contiguous(context, y);
+}
+
+belay_tensor belay_matmul(belay_tensor a, belay_tensor b)
+{
+    const belay_tensor in[] = {a, b};
+    belay_context *context = bl_op_context(in, 2);
+    BL_ENTER(context);
+    if (context == NULL || bl_slot_use(context, a) == NULL || bl_slot_use(context, b) == NULL)
+        return (belay_tensor){0};
+    belay_shape sa = belay_tensor_shape(a), sb = belay_tensor_shape(b), result;
+    if (sa.rank < 1 || sb.rank < 1) {
+        bl_context_raise(context, BELAY_SHAPE_RANK, "matmul takes tensors of at least one axis");
+        return (belay_tensor){0};
+    }
+    bool a_vector = sa.rank == 1, b_vector = sb.rank == 1, ta, tb;
+    belay_shape row = belay_shape2(1, sa.size[0]), column = belay_shape2(sb.size[0], 1);
+    belay_tensor left = a_vector ? bl_op_reshape(context, a, &row) : a;
+    belay_tensor right = b_vector ? bl_op_reshape(context, b, &column) : b;
+    if (!leading_shape(context, left, right, &result))
+        return (belay_tensor){0};
+    left = spread(context, left, &result);
+    right = spread(context, right, &result);
+    if (belay_tensor_is_nil(left) || belay_tensor_is_nil(right))
+        return (belay_tensor){0};
+    left = as_batch(context, left, &ta);
+    right = as_batch(context, right, &tb);
+    if (belay_tensor_is_nil(left) || belay_tensor_is_nil(right))
+        return (belay_tensor){0};
+    belay_tensor y = product(context, left, ta, right, tb, in);
+    if (!a_vector)
+        result.size[result.rank++] = sa.size[sa.rank - 2];
+    if (!b_vector)
+        result.size[result.rank++] = sb.size[sb.rank - 1];
+    return belay_tensor_is_nil(y) ? y : bl_op_reshape(context, y, &result);
+}

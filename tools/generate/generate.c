@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes what derives from rows: `belay_generate FOLDER` makes FOLDER/docs/ops.md, docs/faults.md and
+ * include/belay/op_rows.h.  A test compares them with what is committed; `make docs` writes them there. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/attributes.h"
+#include "kernel/row.h"
+
+typedef void (*page_writer)(FILE *out);
+
+static const char *const generated = "Generated from the rows by `make docs`; change the rows.";
+
+static const char *parameters_of(bl_skeleton skeleton)
+{
+    switch (skeleton) {
+    case BL_SKELETON_MAP1:
+        return "belay_tensor x";
+    case BL_SKELETON_MAP2:
+    case BL_SKELETON_COMPARE:
+        return "belay_tensor a, belay_tensor b";
+    case BL_SKELETON_SELECT:
+        return "belay_tensor condition, belay_tensor a, belay_tensor b";
+    default:
+        return NULL;
+    }
+}
+
+static void write_header(FILE *out)
+{
+    fprintf(out, "/* SPDX-License-Identifier: Apache-2.0 */\n/* Element-wise ops without options.  %s */\n", generated);
+    fputs("#ifndef BELAY_OP_ROWS_H\n#define BELAY_OP_ROWS_H\n\n#include <belay/types.h>\n\n"
+          "#ifdef __cplusplus\nextern \"C\" {\n#endif\n",
+          out);
+    for (int op = 1; op < BL_N_OPS; op++) {
+        const bl_row *row = &bl_kernel_rows[op];
+        const char *parameters = parameters_of(row->skeleton);
+        if (parameters != NULL && !row->internal)
+            fprintf(out, "\n/* %s: %s */\nBELAY_API belay_tensor belay_%s(%s);\n", row->formula, row->says, row->name,
+                    parameters);
+    }
+    fputs("\n#ifdef __cplusplus\n}\n#endif\n#endif\n", out);
+}
+
+static const char *dtypes_of(bl_dtypes dtypes)
+{
+    static const char *const names[] = {"floats", "numbers", "all"};
+    return names[dtypes];
+}
+
+/* Table cells: a `|` inside would end the cell. */
+static void write_cell(FILE *out, const char *text)
+{
+    for (; *text != '\0'; text++)
+        if (*text == '|')
+            fputs("\\|", out);
+        else
+            fputc(*text, out);
+    fputs(" | ", out);
+}
+
+static void write_op_table(FILE *out, bool gradients)
+{
+    fputs("| op | dtypes | formula | what it does | options | gradient |\n|---|---|---|---|---|---|\n", out);
+    for (int op = 1; op < BL_N_OPS; op++) {
+        const bl_row *row = &bl_kernel_rows[op];
+        bool is_gradient = strstr(row->name, "_grad") != NULL || row->skeleton == BL_SKELETON_MASK;
+        if (is_gradient != gradients)
+            continue;
+        fprintf(out, "| `%s` | %s | ", row->name, dtypes_of(row->dtypes));
+        write_cell(out, row->formula != NULL ? row->formula : "");
+        write_cell(out, row->says != NULL ? row->says : "");
+        write_cell(out, row->options != NULL ? row->options : "");
+        for (int g = 0; g < BL_MAX_GRADS; g++)
+            if (row->grad[g] != BL_OP_none)
+                fprintf(out, "`%s` ", bl_kernel_rows[row->grad[g]].name);
+        fputs("|\n", out);
+    }
+}
+
+static void write_ops(FILE *out)
+{
+    fprintf(out, "<!-- SPDX-License-Identifier: Apache-2.0 -->\n# Ops\n\n%s\n\n", generated);
+    fputs("Kernels with their mathematics. The calls for users stand in `<belay/op.h>` and `<belay/op_rows.h>`; "
+          "several of "
+          "them are made of one kernel and some views.\n\n",
+          out);
+    write_op_table(out, false);
+    fputs("\n## Gradients\n\n", out);
+    write_op_table(out, true);
+}
+
+static void write_faults(FILE *out)
+{
+    static const char *const severities[] = {"warning", "fault", "fatal", "bug"};
+    static const belay_code codes[] = {
+#define BELAY_FAULT(enumerator, number, name, severity, status, why, advice) BELAY_##enumerator,
+#include <belay/fault.def>
+#undef BELAY_FAULT
+    };
+    fprintf(out, "<!-- SPDX-License-Identifier: Apache-2.0 -->\n# Faults\n\n%s\n\n", generated);
+    fputs(
+        "A *warning* leaves the run as it was; a *fault* refuses the step and the run goes on; after a *fatal* one it "
+        "cannot; a *bug* is ours. The last column is the exit status of a run that it ends.\n\n"
+        "| code | number | severity | why | what to do | status |\n|---|---|---|---|---|---|\n",
+        out);
+    for (int i = 0; i < BL_COUNT(codes); i++) {
+        belay_code code = codes[i];
+        fprintf(out, "| `%s` | %d | %s | ", belay_code_name(code), (int)code, severities[belay_code_severity(code)]);
+        write_cell(out, belay_code_why(code));
+        write_cell(out, belay_code_advice(code));
+        fprintf(out, "%d |\n", belay_code_status(code));
+    }
+}
+
+static int write_page(const char *folder, const char *name, page_writer write)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *out = fopen(path, "w");
+    if (out != NULL)
+        write(out);
+    int failed = out == NULL || ferror(out) != 0;
+    if (out != NULL && fclose(out) != 0)
+        failed = 1;
+    if (failed)
+        fprintf(stderr, "belay_generate: cannot write %s: %s\n", path, strerror(errno));
+    return failed;
+}
+
+static void make_folder(const char *folder, const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    mkdir(path, 0777); /* there already: fine; not possible: the page says so */
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        fputs("usage: belay_generate FOLDER\n", stderr);
+        return 2;
+    }
+    make_folder(argv[1], "docs");
+    make_folder(argv[1], "include");
+    make_folder(argv[1], "include/belay");
+    return write_page(argv[1], "docs/ops.md", write_ops) | write_page(argv[1], "docs/faults.md", write_faults) |
+           write_page(argv[1], "include/belay/op_rows.h", write_header);
+}
