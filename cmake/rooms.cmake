@@ -20,7 +20,7 @@ foreach(line ${family_lines})
   string(REGEX REPLACE "^#include \"kernel/(.*)\\.h\"$" "\\1" family ${line})
   list(APPEND belay_families ${family})
   file(CONFIGURE OUTPUT ${generated}/cpu_${family}.c
-       CONTENT "#define BL_FAMILY ${family}\n#include \"device/cpu/stamp.h\"\n")
+       CONTENT "#define BL_FAMILY ${family}\n#define BL_FAMILY_FILE \"kernel/${family}.h\"\n#include \"device/cpu/stamp.h\"\n")
   list(APPEND belay_sources ${generated}/cpu_${family}.c)
   string(APPEND family_externs "extern const bl_cpu_family bl_cpu_family_${family}[];\n")
   string(APPEND family_table "bl_cpu_family_${family}, ")

@@ -21,10 +21,10 @@ typedef struct bl_data_object {
 void *bl_data_object_new(belay_context *ctx, int64_t size, void (*fini)(void *object), bl_error *error);
 
 /* The context lets go of it, as a close asks; NULL, nil objects and those it does not hold any more are left alone. */
-void bl_data_object_close(void *object);
+void bl_data_object_close(void *pointer);
 
-void *bl_data_object_hold(void *object);
-void bl_data_object_drop(void *object);
+void *bl_data_object_hold(void *pointer);
+void bl_data_object_drop(void *pointer);
 
 /* False for NULL and a context that could not be opened: makers then give nil objects. */
 bool bl_data_has_context(const belay_context *ctx);

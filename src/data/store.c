@@ -204,7 +204,7 @@ static belay_code walk_again(walk *w, belay_code (*take)(walk *, int64_t, const 
 
 static belay_code count_training_row(walk *w, int64_t i, const bl_data_row *row)
 {
-    return w->is_valid[i] ? BELAY_OK : count_row(w, row);
+    return w->is_valid != NULL && w->is_valid[i] ? BELAY_OK : count_row(w, row);
 }
 
 static belay_code make_vocabulary(walk *w)

@@ -84,7 +84,7 @@ static belay_code encode(belay_tokenizer *tokenizer, const char *text, int64_t n
                          bl_error *error)
 {
     int64_t n_ids = 0;
-    if (n_bytes < 0 || seq < 0 || (text == NULL && n_bytes > 0) || (ids == NULL && seq > 0))
+    if (n_bytes < 0 || seq < 0 || (text == NULL && n_bytes > 0) || ids == NULL)
         return bl_error_set(error, BELAY_CONF_VALUE,
                             "encode: %" PRId64 " bytes of text%s into %" PRId64 " ids%s cannot be", n_bytes,
                             text == NULL ? " at NULL" : "", seq, ids == NULL ? " at NULL" : "");

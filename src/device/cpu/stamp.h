@@ -3,6 +3,7 @@
  * lines:
  *
  *   #define BL_FAMILY activation
+ *   #define BL_FAMILY_FILE "kernel/activation.h"
  *   #include "device/cpu/stamp.h"
  *
  * The family is read once for each dtype column, bodies first, then rows; the rows of all columns make the table. */
@@ -10,9 +11,6 @@
 
 #include "device/cpu/kernel.h"
 
-#define BL_STRING_(x)   #x
-#define BL_STRING(x)    BL_STRING_(x)
-#define BL_FAMILY_FILE  BL_STRING(kernel / BL_FAMILY.h)
 #define BL_(name)       BL_JOIN(BL_JOIN(name, _), BL_COLUMN)
 #define BL_KERNEL(name) BL_JOIN(BL_JOIN(cpu_, name), BL_JOIN(_, BL_COLUMN))
 
