@@ -279,6 +279,28 @@ static void tokenizer_and_labels_go_through_json_to_another_run(void **state)
     assert_int_equal(belay_close(ctx), 0);
 }
 
+static void what_cannot_be_encoded_is_told(void **state)
+{
+    (void)state;
+    belay_context *ctx = opened(1);
+    belay_tokenizer *tokenizer =
+        belay_tokenizer_from_json(ctx, "{\"version\":1,\"kind\":\"word\",\"keep_case\":true,\"tokens\":[\"a\"]}");
+    int64_t ids[2];
+    assert_int_equal(belay_tokenizer_encode(tokenizer, "a \xC3", 3, ids, 2), BELAY_DATA_TEXT);
+    assert_told(ctx, "byte 2 of the text is not UTF-8 (0xC3) (data.text)", "",
+                "Save the file as UTF-8 without NUL bytes.");
+    assert_int_equal(belay_tokenizer_encode(tokenizer, NULL, 3, ids, 2), BELAY_CONF_VALUE);
+    assert_told(ctx, "encode: 3 bytes of text at NULL into 2 ids cannot be (conf.value)", "",
+                "Give a value inside the range that the message names.");
+    assert_int_equal(belay_tokenizer_encode(tokenizer, "A a", 3, ids, 2), BELAY_OK);
+    assert_int_equal(ids[0], 1);
+    assert_int_equal(ids[1], 2);
+    assert_null(belay_tokenizer_to_json(belay_tokenizer_from_json(ctx, "{")));
+    assert_told(ctx, "the tokenizer's JSON:1: column 1: string or '}' expected near end of file (file.format)", "",
+                "Check the file at the place named; it may be cut short or of another kind.");
+    belay_close(ctx);
+}
+
 static void a_dataset_of_another_context_is_refused(void **state)
 {
     (void)state;
@@ -567,6 +589,7 @@ int main(void)
         cmocka_unit_test(a_loader_goes_on_where_a_run_stopped),
         cmocka_unit_test(a_batch_can_be_had_again),
         cmocka_unit_test(tokenizer_and_labels_go_through_json_to_another_run),
+        cmocka_unit_test(what_cannot_be_encoded_is_told),
         cmocka_unit_test(a_dataset_of_another_context_is_refused),
         cmocka_unit_test(bad_options_are_named),
         cmocka_unit_test(batches_that_cannot_be_are_named),
