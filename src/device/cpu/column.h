@@ -36,7 +36,7 @@ static inline __attribute__((unused)) void BL_(sorted_gather)(const bl_launch *l
     BL_T *to = (BL_T *)l->operand[l->n_operands - 1].data + target * width;
     for (int64_t s = 0; s < n; s++) {
         const BL_T *source = from + sources[s] * width;
-        _Pragma("GCC ivdep") for (int64_t j = 0; j < width; j++) BL_STORE(to, j, BL_LOAD(to, j) + BL_LOAD(source, j));
+        BL_INDEPENDENT for (int64_t j = 0; j < width; j++) BL_STORE(to, j, BL_LOAD(to, j) + BL_LOAD(source, j));
     }
 }
 

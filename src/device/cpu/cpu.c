@@ -142,9 +142,9 @@ static int allowed_processors(void)
 static belay_code check_processor(bl_error *error)
 {
 #if defined __x86_64__ && defined __AVX2__
-    static const char *const names[] = {"avx2", "fma", "f16c", "bmi2"};
+    static const char *const names[] = {"avx2", "fma", "bmi2"};
     const bool has[] = {__builtin_cpu_supports("avx2") != 0, __builtin_cpu_supports("fma") != 0,
-                        __builtin_cpu_supports("f16c") != 0, __builtin_cpu_supports("bmi2") != 0};
+                        __builtin_cpu_supports("bmi2") != 0};
     for (int i = 0; i < BL_COUNT(has); i++)
         if (!has[i]) {
             bl_error_set(error, BELAY_PLACE_CPU, "this processor has no %s", names[i]);

@@ -20,9 +20,15 @@
 #define BL_OUT(i)       ((BL_T *)r->data[0])[(i)*os]
 #define BL_IN(k, i, s)  BL_(bl_load)((const BL_T *)r->data[k] + (i) * (s))
 #define BL_BIT(k, i, s) (((const uint8_t *)r->data[k])[(i) * (s)] != 0)
+/* The next loop's iterations do not depend on each other. */
+#if defined __clang__
+#define BL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define BL_INDEPENDENT _Pragma("GCC ivdep")
+#endif
 /* Elements are independent: an output may be exactly one of the inputs. */
 #define BL_RUN_LOOP(expression)                                                                                        \
-    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) BL_(bl_store)((BL_T *)r->data[0] + i * os, (expression));
+    BL_INDEPENDENT for (int64_t i = 0; i < n; i++) BL_(bl_store)((BL_T *)r->data[0] + i * os, (expression));
 #define BL_RUN_HEAD(name)                                                                                              \
     static void BL_KERNEL(name)(const bl_cpu_run *r)                                                                   \
     {                                                                                                                  \
@@ -77,7 +83,7 @@
 #define BL_STAMP_COMPARE(name)                                                                                         \
     BL_RUN_HEAD(name)                                                                                                  \
     const int64_t s1 = r->stride[1], s2 = r->stride[2];                                                                \
-    _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)((uint8_t *)r->data[0])[i] =                                   \
+    BL_INDEPENDENT for (int64_t i = 0; i < n; i++)((uint8_t *)r->data[0])[i] =                                         \
         BL_(name)(BL_IN(1, i, s1), BL_IN(2, i, s2));                                                                   \
     }
 #define BL_STAMP_SELECT(name)                                                                                          \

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stamps CUDA kernels from one family: the same bodies as on the CPU.  For every line of kernel/families.h the build writes
+ *
+ *   #define BL_FAMILY activation
+ *   #define BL_FAMILY_FILE "kernel/activation.h"
+ *   #include "device/cuda/stamp.cuh"
+ *
+ * A map is one thread an element; a LANE is one warp a row; a REDUCE is one thread an output with its 32 lanes in
+ * registers, in the CPU's order; a SORTED has a kernel for its keys.  Launchers and the ordering of keys come with the CUDA
+ * device; until then this file proves that every body compiles for CUDA. */
+#include "kernel/row.h"
+
+#define BL_(name) BL_JOIN(BL_JOIN(name, _), BL_COLUMN)
+#define BL_KERNEL(name) BL_JOIN(BL_JOIN(cuda_, name), BL_JOIN(_, BL_COLUMN))
+
+/* ---- what a thread does around a body ------------------------------------------------------------------------------------------- */
+
+/* Element `at` of the output as an offset into operand k. */
+static __device__ int64_t bl_cuda_offset(const bl_launch &l, int k, int64_t at)
+{
+    int64_t offset = 0;
+    for (int axis = l.rank - 1; axis >= 0; axis--) {
+        offset += at % l.size[axis] * l.operand[k].stride[axis];
+        at /= l.size[axis];
+    }
+    return offset;
+}
+
+/* The launch's one record: claimed by the first bad thread, then the lowest element and the count by atomics; published
+ * last.  `slot` is a word of the launch, 0 before it. */
+static __device__ void bl_cuda_publish(const bl_launch &l, const bl_bad &bad, unsigned long long *slot)
+{
+    if (bad.count == 0)
+        return;
+    if (l.gates && l.policy == BELAY_INDEX_RAISE)
+        atomicExch_system(&l.ring->gate, 1u);
+    if (atomicCAS(slot, 0ull, ~0ull) == 0ull) {
+        unsigned long long claimed = atomicAdd_system((unsigned long long *)&l.ring->claimed, 1ull);
+        if (claimed >= BL_RING_FAULTS) {
+            atomicAdd_system((unsigned long long *)&l.ring->dropped, 1ull);
+            return;
+        }
+        bl_fault_record *r = &l.ring->record[claimed];
+        r->launch = l.serial;
+        r->element = bad.element;
+        r->limit = bad.limit;
+        r->count = 0;
+        r->step = l.step;
+        r->site = l.site;
+        r->code = bad.code;
+        r->op = (uint16_t)l.op;
+        r->operand = bad.operand;
+        r->policy = (uint8_t)l.policy;
+        __threadfence_system();
+        atomicExch(slot, claimed + 1);
+    }
+    unsigned long long mine;
+    while ((mine = atomicAdd(slot, 0ull)) == ~0ull) {
+    }
+    bl_fault_record *r = &l.ring->record[mine - 1];
+    atomicMin_system((long long *)&r->element, (long long)bad.element);
+    atomicAdd_system((unsigned long long *)&r->count, (unsigned long long)bad.count);
+    __threadfence_system();
+    atomicExch_system((unsigned long long *)&r->published, mine);
+}
+
+/* ---- kernels, a macro a skeleton ---------------------------------------------------------------------------------------------------- */
+
+#define BL_HEAD(name)                                                                                                  \
+    extern "C" __global__ void BL_KERNEL(name)(bl_launch l, unsigned long long *slot)                                  \
+    {                                                                                                                  \
+        (void)slot;                                                                                                    \
+        int64_t step = (int64_t)gridDim.x * blockDim.x;                                                                \
+        for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < l.n_items; i += step) {
+#define BL_TAIL                                                                                                        \
+    }                                                                                                                  \
+    }
+#define BL_X(k) BL_(bl_load)((const BL_T *)l.operand[k].data + bl_cuda_offset(l, k, i))
+#define BL_BIT(k) (((const uint8_t *)l.operand[k].data)[bl_cuda_offset(l, k, i)] != 0)
+#define BL_Y(value) BL_(bl_store)((BL_T *)l.operand[0].data + i, (value))
+
+#define BL_STAMP_MAP0P(name) BL_HEAD(name) BL_Y(BL_(name)(&l.params, i)); BL_TAIL
+#define BL_STAMP_MAP1(name) BL_HEAD(name) BL_Y(BL_(name)(BL_X(1))); BL_TAIL
+#define BL_STAMP_MAP1P(name) BL_HEAD(name) BL_Y(BL_(name)(&l.params, i, BL_X(1))); BL_TAIL
+#define BL_STAMP_MAP2(name) BL_HEAD(name) BL_Y(BL_(name)(BL_X(1), BL_X(2))); BL_TAIL
+#define BL_STAMP_MAP3(name) BL_HEAD(name) BL_Y(BL_(name)(BL_X(1), BL_X(2), BL_X(3))); BL_TAIL
+#define BL_STAMP_MAP3P(name) BL_HEAD(name) BL_Y(BL_(name)(&l.params, i, BL_X(1), BL_X(2), BL_X(3))); BL_TAIL
+#define BL_STAMP_COMPARE(name) BL_HEAD(name)((uint8_t *)l.operand[0].data)[i] = BL_(name)(BL_X(1), BL_X(2)); BL_TAIL
+#define BL_STAMP_SELECT(name) BL_HEAD(name) BL_Y(BL_(name)(BL_BIT(1), BL_X(2), BL_X(3))); BL_TAIL
+#define BL_STAMP_MASK(name) BL_HEAD(name) BL_Y(BL_(name)(&l.params, BL_BIT(1), BL_X(2))); BL_TAIL
+#define BL_STAMP_LANE(name)                                                                                            \
+    extern "C" __global__ void BL_KERNEL(name)(bl_launch l, unsigned long long *slot)                                  \
+    {                                                                                                                  \
+        int64_t warps = (int64_t)gridDim.x * (blockDim.x / BL_LANES);                                                  \
+        bl_bad bad = {};                                                                                               \
+        for (int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / BL_LANES; row < l.n_items; row += warps) \
+            BL_(name)(&l, row, &bad);                                                                                  \
+        bl_cuda_publish(l, bad, slot);                                                                                 \
+    }
+#define BL_STAMP_REDUCE(name)                                                                                          \
+    BL_HEAD(name)                                                                                                      \
+    BL_REAL lane[BL_LANES] = {};                                                                                       \
+    for (int64_t k = 0; k < l.size[1]; k++)                                                                            \
+        lane[k % BL_LANES] += BL_(name)(&l, i / l.size[2], k, i % l.size[2]);                                          \
+    for (int w = BL_LANES / 2; w > 0; w /= 2)                                                                          \
+        for (int a = 0; a < w; a++)                                                                                    \
+            lane[a] += lane[a + w];                                                                                    \
+    BL_(bl_store)((BL_T *)l.operand[l.n_operands - 1].data + i, lane[0] / (BL_REAL)l.params.f[0]);                     \
+    BL_TAIL
+#define BL_STAMP_SORTED(name)                                                                                          \
+    extern "C" __global__ void BL_KERNEL(name)(bl_launch l, int64_t *keys, unsigned long long *slot)                   \
+    {                                                                                                                  \
+        int64_t step = (int64_t)gridDim.x * blockDim.x;                                                                \
+        bl_bad bad = {};                                                                                               \
+        for (int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; e < l.size[0]; e += step)                     \
+            keys[e] = BL_(name)(&l, e, &bad);                                                                          \
+        bl_cuda_publish(l, bad, slot);                                                                                 \
+    }
+#define BL_STAMP_DEVICE(name)
+#define BL_STAMP_COPY(name)
+#define BL_STAMP_MATMUL(name)
+
+#define BL_YES(...) __VA_ARGS__
+#define BL_NO(...)
+
+/* ---- the columns ---------------------------------------------------------------------------------------------------------------------- */
+
+#define BL_COLUMN f32
+#define BL_T float
+#define BL_REAL float
+#define BL_IS_FLOAT 1
+#include "device/cuda/column.cuh"
+
+#define BL_COLUMN f64
+#define BL_T double
+#define BL_REAL double
+#define BL_IS_FLOAT 1
+#define BL_REAL_IS_F64 1
+#include "device/cuda/column.cuh"
+
+#define BL_COLUMN bf16
+#define BL_T bl_bf16
+#define BL_REAL float
+#define BL_IS_FLOAT 1
+#include "device/cuda/column.cuh"
+
+#define BL_COLUMN i64
+#define BL_T int64_t
+#define BL_REAL int64_t
+#include "device/cuda/column.cuh"
+
+#define BL_COLUMN b8
+#define BL_T uint8_t
+#define BL_REAL int64_t
+#define BL_IS_BOOL 1
+#include "device/cuda/column.cuh"
