@@ -20,9 +20,9 @@
 #define BL_OUT(i)       ((BL_T *)r->data[0])[(i)*os]
 #define BL_IN(k, i, s)  BL_(bl_load)((const BL_T *)r->data[k] + (i) * (s))
 #define BL_BIT(k, i, s) (((const uint8_t *)r->data[k])[(i) * (s)] != 0)
-/* The next loop's iterations do not depend on each other. */
+/* The next loop's iterations do not depend on each other; clang finds out at run time. */
 #if defined __clang__
-#define BL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define BL_INDEPENDENT
 #else
 #define BL_INDEPENDENT _Pragma("GCC ivdep")
 #endif
