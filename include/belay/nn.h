@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Modules: parameters, buffers, children and a forward written as arithmetic.
+ *
+ * A module owns its parameters and buffers, its children and their gradients; it dies with the root it hangs from, and
+ * the root dies by belay_module_free or with its context.  Names are dotted from the root and the same as PyTorch's:
+ * "embedding.weight", "lstm.weight_ih_l0", "fc.bias".
+ *
+ * Makers never return NULL: after a fault (conf.value for a required option that is 0, mem.exhausted) they return a nil
+ * module, which absorbs: it has no parameters, and its forward returns nil.  A module with a part that could not be
+ * made is nil as well, so that a model is never trained without one. */
+#ifndef BELAY_NN_H
+#define BELAY_NN_H
+
+#include <belay/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct belay_module belay_module;
+
+/* ---- using a module
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+/* Runs the module; faults inside of it name its layer path ("classifier.lstm"). */
+BELAY_API belay_tensor belay_forward(belay_module *module, belay_tensor x);
+
+/* Switches the module and all below it to training (as they are made) or to evaluation: dropout acts in training only.
+ */
+BELAY_API void belay_module_training_set(belay_module *module, bool training);
+BELAY_API bool belay_module_training_get(const belay_module *module);
+
+/* Frees a root and all that hangs from it; the handles of its parameters are stale from then on.  A child is refused
+ * (conf.value): it dies with its parent. */
+BELAY_API void belay_module_free(belay_module *module);
+
+/* True for NULL, for what a maker returned after a fault, and when a part of the module is missing. */
+BELAY_API bool belay_module_is_nil(const belay_module *module);
+BELAY_API belay_context *belay_module_context(const belay_module *module); /* NULL for a nil one */
+
+/* ---- walking
+ * --------------------------------------------------------------------------------------------------------------------
+ */
+
+/* Parameters and buffers of the module and all below it, own ones first, then child by child in the order in which they
+ * were registered: PyTorch's order.  Names are dotted from this module; they live until it is freed or becomes a child.
+ * Number and name outside of the range: nil and "". */
+BELAY_API int64_t belay_module_n_parameters(const belay_module *module);
+BELAY_API belay_tensor belay_module_parameter(const belay_module *module, int64_t number);
+BELAY_API const char *belay_module_parameter_name(const belay_module *module, int64_t number);
+BELAY_API int64_t belay_module_n_buffers(const belay_module *module);
+BELAY_API belay_tensor belay_module_buffer(const belay_module *module, int64_t number);
+BELAY_API const char *belay_module_buffer_name(const belay_module *module, int64_t number);
+
+/* A parameter or buffer by its dotted name; nil when there is none. */
+BELAY_API belay_tensor belay_module_find(const belay_module *module, const char *name);
+
+/* Children of this module itself; NULL outside of the range. */
+BELAY_API int64_t belay_module_n_children(const belay_module *module);
+BELAY_API belay_module *belay_module_child(const belay_module *module, int64_t number);
+/* The name under which the module was registered, or its kind's name for a root ("classifier"). */
+BELAY_API const char *belay_module_name(const belay_module *module);
+
+/* Elements of all parameters together. */
+BELAY_API int64_t belay_module_n_elements(const belay_module *module);
+
+/* Drops the gradients of all parameters. */
+BELAY_API void belay_module_grads_clear(belay_module *module);
+
+/* ---- a module of one's own
+ * ------------------------------------------------------------------------------------------------------------------
+ * examples/custom_module.c is a whole one:
+ *
+ *   struct residual { belay_module *norm, *inner; belay_tensor scale; };
+ *
+ *   static belay_tensor residual_forward(belay_module *module, belay_tensor x)
+ *   {
+ *       const struct residual *r = belay_module_self(module);
+ *       belay_tensor y = belay_forward(r->inner, belay_forward(r->norm, x));
+ *       return belay_add(x, belay_mul(r->scale, y));
+ *   }
+ */
+
+typedef struct belay_module_kind {
+    const char *name; /* of its layer where it is a root; static text */
+    int64_t n_bytes;  /* of the module's own struct */
+    belay_tensor (*forward)(belay_module *module, belay_tensor x);
+    void (*free)(void *self); /* frees what the struct holds besides parameters and children; NULL: nothing */
+} belay_module_kind;
+
+/* A module of that kind, without parameters.  `kind` must outlive it.  Its struct starts as zeros. */
+BELAY_API belay_module *belay_module_new(belay_context *context, const belay_module_kind *kind);
+
+/* The module's struct; for a nil module NULL. */
+BELAY_API void *belay_module_self(const belay_module *module);
+
+/* How a parameter starts.  Drawn by the context's seed and the parameter's number, so that the same program with the
+ * same seed starts with the same weights. */
+typedef enum belay_init_kind {
+    BELAY_INIT_ZEROS = 0,
+    BELAY_INIT_CONSTANT = 1, /* a */
+    BELAY_INIT_UNIFORM = 2,  /* in [a, b) */
+    BELAY_INIT_NORMAL = 3    /* mean a, deviation b */
+} belay_init_kind;
+typedef struct belay_init {
+    belay_init_kind kind;
+    double a, b;
+} belay_init;
+
+/* Makes a parameter, registers it, returns its handle.  A name has no dot and is the module's only one. */
+BELAY_API belay_tensor belay_module_add_parameter(belay_module *module, const char *name, belay_dtype dtype,
+                                                  belay_shape shape, belay_init init);
+/* Takes over a tensor without gradient as a buffer: saved with the parameters, not trained.  Returns its handle. */
+BELAY_API belay_tensor belay_module_add_buffer(belay_module *module, const char *name, belay_tensor tensor);
+/* Takes over a root as a child; names of all below it change accordingly.  Returns the child. */
+BELAY_API belay_module *belay_module_add_child(belay_module *module, const char *name, belay_module *child);
+
+/* ---- modules
+ * ------------------------------------------------------------------------------------------------------------------
+ * dtype: a float dtype, 0 is f32. */
+
+typedef struct belay_embedding_module_options {
+    int64_t rows, width; /* required */
+    bool has_padding;
+    int64_t padding; /* this row starts as zeros and takes no gradient */
+    belay_index_policy policy;
+    bool cast_ids;
+    belay_dtype dtype;
+} belay_embedding_module_options;
+/* ids [...] -> [..., width].  weight [rows, width] from N(0, 1). */
+BELAY_API belay_module *belay_embedding_module(belay_context *context, const belay_embedding_module_options *options);
+
+typedef struct belay_linear_module_options {
+    int64_t in, out; /* required */
+    bool no_bias;
+    belay_dtype dtype;
+} belay_linear_module_options;
+/* [..., in] -> [..., out].  weight [out, in], bias [out] from U(-1/sqrt(in), 1/sqrt(in)). */
+BELAY_API belay_module *belay_linear_module(belay_context *context, const belay_linear_module_options *options);
+
+typedef struct belay_layer_norm_module_options {
+    int64_t width; /* required */
+    double eps;    /* 0: 1e-5 */
+    bool no_affine;
+    belay_dtype dtype;
+} belay_layer_norm_module_options;
+/* [..., width] -> [..., width].  weight [width] of ones, bias [width] of zeros. */
+BELAY_API belay_module *belay_layer_norm_module(belay_context *context, const belay_layer_norm_module_options *options);
+
+/* Drops elements with chance p in [0, 1) in training. */
+BELAY_API belay_module *belay_dropout_module(belay_context *context, double p);
+
+/* A function of one tensor as a module: belay_map_module(context, "relu", belay_relu). */
+BELAY_API belay_module *belay_map_module(belay_context *context, const char *name, belay_tensor (*map)(belay_tensor x));
+
+/* Children in order; belay_module_add_child names them, "0", "1", ... as PyTorch does. */
+BELAY_API belay_module *belay_sequential_module(belay_context *context);
+
+typedef struct belay_mlp_options {
+    int64_t sizes[16];                   /* required: features in, of each hidden layer, out; a 0 ends */
+    belay_tensor (*map)(belay_tensor x); /* between the layers; NULL: belay_relu */
+    double dropout;                      /* after each map */
+    belay_dtype dtype;
+} belay_mlp_options;
+/* Linear, map, (dropout,) Linear, ...: named as in nn.Sequential, "0.weight", "2.weight", ... */
+BELAY_API belay_module *belay_mlp(belay_context *context, const belay_mlp_options *options);
+
+/* ---- LSTM
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
+
+/* Of one layer.  Gates stand in PyTorch's order i, f, g, o.  Biases may be nil, both or one. */
+typedef struct belay_lstm_weights {
+    belay_tensor ih;      /* [4 hidden, in]; above the first layer in = hidden */
+    belay_tensor hh;      /* [4 hidden, hidden] */
+    belay_tensor bias_ih; /* [4 hidden] */
+    belay_tensor bias_hh; /* [4 hidden] */
+} belay_lstm_weights;
+
+typedef struct belay_lstm_options {
+    int layers;     /* 0: 1; the most are 30 */
+    double dropout; /* between layers, in [0, 1) */
+    bool training;  /* dropout acts */
+} belay_lstm_options;
+
+typedef struct belay_lstm_result {
+    belay_tensor output; /* [batch, time, hidden]: h of the last layer; a view, not contiguous */
+    belay_tensor h_n;    /* [layers, batch, hidden] after the last step */
+    belay_tensor c_n;    /* [layers, batch, hidden] */
+} belay_lstm_result;
+
+/* Runs over x [batch, time, in].  h0 and c0 [layers, batch, hidden] are the state before the first step, nil for zeros.
+ * `weights`: one for each layer.  Hochreiter and Schmidhuber (1997) with forget gates of Gers et al. (2000):
+ *   i, f, o = sigmoid, g = tanh of W_ih x + b_ih + W_hh h + b_hh;  c = f c + i g;  h = o tanh c.
+ * Gradients of outputs that are not used cost nothing. */
+BELAY_API belay_lstm_result belay_lstm(belay_tensor x, belay_tensor h0, belay_tensor c0,
+                                       const belay_lstm_weights *weights, const belay_lstm_options *options);
+
+typedef struct belay_lstm_module_options {
+    int64_t in, hidden; /* required */
+    int layers;         /* 0: 1 */
+    double dropout;     /* between layers */
+    bool no_bias;
+    belay_dtype dtype;
+} belay_lstm_module_options;
+/* forward: [batch, time, in] -> [batch, time, hidden].  weight_ih_l{k}, weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k} from
+ * U(-1/sqrt(hidden), 1/sqrt(hidden)). */
+BELAY_API belay_module *belay_lstm_module(belay_context *context, const belay_lstm_module_options *options);
+/* The same with initial state (nil: zeros) and all results. */
+BELAY_API belay_lstm_result belay_lstm_module_run(belay_module *lstm, belay_tensor x, belay_tensor h0, belay_tensor c0);
+
+/* ---- text classifiers
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+typedef enum belay_text_model {
+    BELAY_TEXT_LSTM = 0, /* embedding, lstm, fc on h_n of the last layer, padding included */
+    BELAY_TEXT_MEAN = 1  /* embedding, mean of the positions that are not padding, hidden, tanh, fc */
+} belay_text_model;
+
+typedef struct belay_text_classifier_options {
+    belay_text_model model;
+    int64_t n_tokens; /* required; id 0 is padding */
+    int64_t classes;  /* required */
+    int64_t embed;    /* 0: 128 */
+    int64_t hidden;   /* 0: 256 */
+    int layers;       /* LSTM; 0: 2 */
+    double dropout;   /* LSTM: between layers; mean: after tanh, or before fc where there is no hidden layer */
+    bool mean_all;    /* mean over all positions, padding included */
+    bool no_hidden;   /* mean straight into fc */
+    belay_index_policy policy;
+    bool cast_ids;
+    belay_dtype dtype;
+} belay_text_classifier_options;
+
+/* ids [batch, time] -> logits [batch, classes].  Parameters: embedding.weight, lstm.*_l{k} or hidden.*, fc.*. */
+BELAY_API belay_module *belay_text_classifier(belay_context *context, const belay_text_classifier_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
