@@ -307,6 +307,11 @@ static void backward(belay_context *context, belay_tensor tensor, belay_tensor u
     belay_recording_set(context, was);
     belay_scope_close(scope);
     walk(context, node);
+    context->micro_batch++;
+    if (!context->position_is_set) {
+        context->position++;
+        context->ordinal = 0;
+    }
 }
 
 void belay_backward_from(belay_tensor tensor, belay_tensor upstream)

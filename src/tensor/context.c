@@ -243,6 +243,7 @@ void belay_position_set(belay_context *context, uint32_t epoch, uint32_t positio
 {
     context->epoch = epoch;
     context->position = position;
+    context->position_is_set = true;
     context->ordinal = 0;
 }
 

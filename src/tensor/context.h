@@ -107,6 +107,7 @@ struct belay_context {
     bool recording;
     bool in_backward;
     uint32_t epoch, position, micro_batch, ordinal;
+    bool position_is_set; /* by the loop; else backward counts it */
     uint64_t step;
     char layer[BL_LAYER_SIZE];
     int64_t n_batch;
@@ -118,10 +119,11 @@ struct belay_context {
     int n_labels, lost_labels;
 
     bl_fault_entry faults[BL_MAX_FAULTS];
-    int64_t n_faults;      /* all; kept are the first BL_MAX_FAULTS */
-    int64_t first_fault;   /* number of the first since the last applied step; -1: none */
-    belay_code first_code; /* its code */
-    bool window_faulted;   /* a fault while recording since the window began */
+    int64_t n_faults;       /* all; kept are the first BL_MAX_FAULTS */
+    int64_t first_fault;    /* number of the first since the last applied step; -1: none */
+    belay_code first_code;  /* its code */
+    bool window_faulted;    /* a fault while recording since the window began */
+    belay_code window_code; /* of the first of them */
 
     void (*fault_observer)(void *state, const bl_report_fault *fault); /* the trainer writes faults.jsonl */
     void *observer_state;
@@ -134,6 +136,7 @@ struct belay_context {
     bl_journal *journal; /* never NULL in an open context: in memory where there is no file */
     bool keep_journal;
     uint64_t n_launches;
+    struct bl_commit_hook *commit_hooks; /* optim/: run at the end of each window, before the update */
     bl_tape *tape;
     /* grad/ sets these when it records for the first time. */
     uint64_t (*tape_length)(belay_context *context);

@@ -79,6 +79,7 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
     }
     context->n_faults++;
     if (!is_warning && (context->recording || context->in_backward)) {
+        context->window_code = context->window_faulted ? context->window_code : f->code;
         context->window_faulted = true;
         context->device->api->ring(context->device)->gate = 1;
     }
