@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "file/json.h"
+#include "file/path.h"
 
 /* X(list, enumerator, name) */
 #define BL_CHOICES_TOKENS(X)    X(TOKENS, CHAR, "char") X(TOKENS, WORD, "word")
@@ -112,7 +113,7 @@ typedef struct bl_setting_row {
     bl_setting_open open;
     const char *text_default;
     const char *words;          /* the default in words, "" */
-    const char *place;          /* what stands for the value in help: "N", "FILE", "lstm|mean"; "" for a flag */
+    const char *place;          /* what stands for the value in help: "N", "FILE"; "" for a flag and a choice */
     const char *unit;           /* "" */
     const char *const *choices; /* NULL-ended */
     const char *help;
@@ -128,6 +129,14 @@ const char *bl_set_by_name(bl_set_by by);
 /* The row of a name, NULL when there is none; and the name nearest to a mistyped one, NULL when none is near. */
 const bl_setting_row *bl_setting_find(const char *name);
 const char *bl_setting_nearest(const char *name);
+
+/* For any struct with fields that rows describe, such as a command's options: the default, a value from its text, the
+ * value as JSON, what the field owns freed. */
+BL_MUST_USE belay_code bl_setting_init(void *object, const bl_setting_row *row, bl_error *error);
+BL_MUST_USE belay_code bl_setting_store(void *object, const bl_setting_row *row, const char *value, const char *option,
+                                        bl_error *error);
+BL_MUST_USE json_t *bl_setting_to_json(const void *object, const bl_setting_row *row);
+void bl_setting_fini(void *object, const bl_setting_row *row);
 
 /* All defaults.  Free with bl_settings_fini, also after a failure. */
 BL_MUST_USE belay_code bl_settings_init(bl_settings *settings, bl_error *error);
@@ -148,7 +157,9 @@ BL_MUST_USE json_t *bl_settings_to_json(const bl_settings *settings);
 /* What no row alone can see: what is missing, what contradicts. */
 BL_MUST_USE belay_code bl_settings_check(const bl_settings *settings, bl_error *error);
 
-/* The default and the limits in words: "0.001", "the cores allowed"; "1 .. 65536", "above 0, at most 1000". */
+/* In words: what stands for the value ("N", "lstm|mean"), the default ("0.001", "the cores allowed"), the limits ("a
+ * number above 0 and at most 1000"). */
+void bl_setting_place_describe(const bl_setting_row *row, bl_text *out);
 void bl_setting_default_describe(const bl_setting_row *row, bl_text *out);
 void bl_setting_limits_describe(const bl_setting_row *row, bl_text *out);
 

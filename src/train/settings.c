@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of train/settings.def as a table, and values stored by them. */
+#include "train/settings.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/nearest.h"
+
+#define X(list, enumerator, name) name,
+static const char *const choices_TOKENS[] = {BL_CHOICES_TOKENS(X) NULL};
+static const char *const choices_MODEL[] = {BL_CHOICES_MODEL(X) NULL};
+static const char *const choices_OPTIMIZER[] = {BL_CHOICES_OPTIMIZER(X) NULL};
+static const char *const choices_SCHEDULE[] = {BL_CHOICES_SCHEDULE(X) NULL};
+static const char *const choices_INDEX_POLICY[] = {BL_CHOICES_INDEX_POLICY(X) NULL};
+static const char *const choices_ON_FAULT[] = {BL_CHOICES_ON_FAULT(X) NULL};
+#undef X
+
+#define ROW(field_, name_, kind_, group_, help_)                                                                       \
+    .name = name_, .kind = BL_KIND_##kind_, .offset = offsetof(bl_settings, field_), .group = BL_GROUP_##group_,       \
+    .help = help_
+#define BL_SETTING_INT(field, name, default_, low, high, words_, unit_, group, help)                                   \
+    {ROW(field, name, INT, group, help),                                                                               \
+     .int_default = default_,                                                                                          \
+     .int_low = low,                                                                                                   \
+     .int_high = high,                                                                                                 \
+     .words = words_,                                                                                                  \
+     .place = "N",                                                                                                     \
+     .unit = unit_},
+#define BL_SETTING_REAL(field, name, default_, low, high, open_, unit_, group, help)                                   \
+    {ROW(field, name, REAL, group, help),                                                                              \
+     .real_default = default_,                                                                                         \
+     .real_low = low,                                                                                                  \
+     .real_high = high,                                                                                                \
+     .open = BL_OPEN_##open_,                                                                                          \
+     .words = "",                                                                                                      \
+     .place = "X",                                                                                                     \
+     .unit = unit_},
+#define BL_SETTING_CHOICE(field, name, default_, list, group, help)                                                    \
+    {ROW(field, name, CHOICE, group, help),                                                                            \
+     .int_default = BL_##list##_##default_,                                                                            \
+     .int_high = BL_N_##list - 1,                                                                                      \
+     .choices = choices_##list,                                                                                        \
+     .words = "",                                                                                                      \
+     .place = "",                                                                                                      \
+     .unit = ""},
+#define BL_SETTING_TEXT(field, name, default_, words_, place_, group, help)                                            \
+    {ROW(field, name, TEXT, group, help), .text_default = default_, .words = words_, .place = place_, .unit = ""},
+#define BL_SETTING_PAIRS(field, name, place_, group, help)                                                             \
+    {ROW(field, name, PAIRS, group, help), .words = "none", .place = place_, .unit = ""},
+#define BL_SETTING_FLAG(field, name, group, help)                                                                      \
+    {ROW(field, name, FLAG, group, help), .words = "off", .place = "", .unit = ""},
+
+const bl_setting_row bl_setting_rows[BL_N_SETTINGS] = {
+#include "train/settings.def"
+};
+
+const char *bl_setting_group_name(bl_setting_group group)
+{
+    static const char *const names[] = {"data", "model", "training", "running", "faults", "this call"};
+    return names[group];
+}
+
+const char *bl_set_by_name(bl_set_by by)
+{
+    static const char *const names[] = {"default", "run", "config", "caller"};
+    return names[by];
+}
+
+const bl_setting_row *bl_setting_find(const char *name)
+{
+    for (int i = 0; i < BL_N_SETTINGS; i++)
+        if (strcmp(bl_setting_rows[i].name, name) == 0)
+            return &bl_setting_rows[i];
+    return NULL;
+}
+
+const char *bl_setting_nearest(const char *name)
+{
+    bl_nearest best = {0};
+    for (int i = 0; i < BL_N_SETTINGS; i++)
+        bl_nearest_offer(&best, name, bl_setting_rows[i].name);
+    return best.name;
+}
+
+/* ---- one value into a field ------------------------------------------------------------------------------------- */
+
+static belay_code no_memory(bl_error *error, const char *option)
+{
+    return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to keep the value of %s", option);
+}
+
+static belay_code refuse(const bl_setting_row *row, const char *value, const char *option, bl_error *error)
+{
+    bl_text limits = {0};
+    char quoted[BL_FILE_QUOTE];
+    bl_setting_limits_describe(row, &limits);
+    bl_error_set(error, BELAY_CONF_VALUE, "%s must be %s, not '%s'", option, bl_text_get(&limits),
+                 bl_file_quote(value, (int64_t)strlen(value), quoted));
+    bl_text_fini(&limits);
+    return BELAY_CONF_VALUE;
+}
+
+/* Decimal digits with an optional sign and nothing else, up to `end`. */
+static bool parse_int(const char *text, char end, int64_t *out, const char **rest)
+{
+    const char *digits = text + (*text == '-' || *text == '+');
+    size_t n = strspn(digits, "0123456789");
+    if (n == 0 || digits[n] != end)
+        return false;
+    errno = 0;
+    *out = strtoll(text, NULL, 10);
+    *rest = digits + n + (end != '\0');
+    return errno == 0;
+}
+
+static bool parse_real(const char *text, double *out)
+{
+    char *rest = NULL;
+    if (text[0] == '\0' || text[strspn(text, "+-.0123456789eE")] != '\0')
+        return false;
+    *out = strtod(text, &rest);
+    return *rest == '\0' && isfinite(*out);
+}
+
+static bool set_int(const bl_setting_row *row, const char *value, int64_t *field)
+{
+    int64_t number;
+    const char *rest;
+    if (!parse_int(value, '\0', &number, &rest) || number < row->int_low || number > row->int_high)
+        return false;
+    *field = number;
+    return true;
+}
+
+static bool set_real(const bl_setting_row *row, const char *value, double *field)
+{
+    double number;
+    if (!parse_real(value, &number) || number < row->real_low || number > row->real_high ||
+        (row->open == BL_OPEN_LOW && number <= row->real_low) ||
+        (row->open == BL_OPEN_HIGH && number >= row->real_high))
+        return false;
+    *field = number;
+    return true;
+}
+
+static bool set_choice(const bl_setting_row *row, const char *value, int *field)
+{
+    for (int i = 0; row->choices[i] != NULL; i++)
+        if (strcmp(row->choices[i], value) == 0) {
+            *field = i;
+            return true;
+        }
+    return false;
+}
+
+static bool set_flag(const char *value, bool *field)
+{
+    if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
+        return false;
+    *field = strcmp(value, "on") == 0;
+    return true;
+}
+
+static belay_code set_text(const char *value, char **field, const char *option, bl_error *error)
+{
+    char *copy = bl_strdup(value);
+    if (copy == NULL)
+        return no_memory(error, option);
+    bl_free(*field);
+    *field = copy;
+    return BELAY_OK;
+}
+
+static belay_code add_pair(const bl_setting_row *row, const char *value, bl_pairs *field, const char *option,
+                           bl_error *error)
+{
+    bl_pair pair;
+    const char *rest = value;
+    if (!parse_int(value, ':', &pair.epoch, &rest) || !parse_int(rest, '\0', &pair.position, &rest) || pair.epoch < 0 ||
+        pair.epoch > UINT32_MAX || pair.position < 0 || pair.position > UINT32_MAX)
+        return refuse(row, value, option, error);
+    if (!bl_grow(&field->pair, &field->capacity, field->n + 1, (int64_t)sizeof *field->pair))
+        return no_memory(error, option);
+    field->pair[field->n++] = pair;
+    return BELAY_OK;
+}
+
+belay_code bl_setting_store(void *object, const bl_setting_row *row, const char *value, const char *option,
+                            bl_error *error)
+{
+    void *field = (char *)object + row->offset;
+    bool fits = false;
+    switch (row->kind) {
+    case BL_KIND_INT:
+        fits = set_int(row, value, field);
+        break;
+    case BL_KIND_REAL:
+        fits = set_real(row, value, field);
+        break;
+    case BL_KIND_CHOICE:
+        fits = set_choice(row, value, field);
+        break;
+    case BL_KIND_FLAG:
+        fits = set_flag(value, field);
+        break;
+    case BL_KIND_TEXT:
+        return value[0] == '\0' ? refuse(row, value, option, error) : set_text(value, field, option, error);
+    case BL_KIND_PAIRS:
+        return add_pair(row, value, field, option, error);
+    }
+    return fits ? BELAY_OK : refuse(row, value, option, error);
+}
+
+belay_code bl_settings_set(bl_settings *settings, const bl_setting_row *row, const char *value, bl_set_by by,
+                           const char *option, bl_error *error)
+{
+    uint8_t *set_by = &settings->set_by[row - bl_setting_rows];
+    if (*set_by > by)
+        return BELAY_OK;
+    if (row->kind == BL_KIND_PAIRS && *set_by < by)
+        ((bl_pairs *)(void *)((char *)settings + row->offset))->n = 0;
+    TRY(bl_setting_store(settings, row, value, option, error));
+    *set_by = (uint8_t)by;
+    return BELAY_OK;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------ */
+
+belay_code bl_setting_init(void *object, const bl_setting_row *row, bl_error *error)
+{
+    void *field = (char *)object + row->offset;
+    switch (row->kind) {
+    case BL_KIND_INT:
+        *(int64_t *)field = row->int_default;
+        break;
+    case BL_KIND_REAL:
+        *(double *)field = row->real_default;
+        break;
+    case BL_KIND_CHOICE:
+        *(int *)field = (int)row->int_default;
+        break;
+    case BL_KIND_TEXT:
+        return row->text_default != NULL ? set_text(row->text_default, field, row->name, error) : BELAY_OK;
+    case BL_KIND_PAIRS:
+    case BL_KIND_FLAG:
+        break;
+    }
+    return BELAY_OK;
+}
+
+void bl_setting_fini(void *object, const bl_setting_row *row)
+{
+    void *field = (char *)object + row->offset;
+    if (row->kind == BL_KIND_TEXT) {
+        bl_free(*(char **)field);
+        *(char **)field = NULL;
+    } else if (row->kind == BL_KIND_PAIRS) {
+        bl_free(((bl_pairs *)field)->pair);
+        *(bl_pairs *)field = (bl_pairs){0};
+    }
+}
+
+belay_code bl_settings_init(bl_settings *settings, bl_error *error)
+{
+    memset(settings, 0, sizeof *settings);
+    for (int i = 0; i < BL_N_SETTINGS; i++)
+        TRY(bl_setting_init(settings, &bl_setting_rows[i], error));
+    return BELAY_OK;
+}
+
+void bl_settings_fini(bl_settings *settings)
+{
+    for (int i = 0; i < BL_N_SETTINGS; i++)
+        bl_setting_fini(settings, &bl_setting_rows[i]);
+}
+
+static belay_code check_missing(const bl_settings *s, bl_error *error)
+{
+    if (s->data == NULL)
+        return bl_error_set(error, BELAY_CONF_MISSING, "no training file was given");
+    if (s->out == NULL)
+        return bl_error_set(error, BELAY_CONF_MISSING, "no folder for the run was given: --out");
+    return BELAY_OK;
+}
+
+static bool was_set(const bl_settings *s, int setting) { return s->set_by[setting] != BL_SET_BY_DEFAULT; }
+
+static belay_code conflict(bl_error *error, const char *headline, const char *advice)
+{
+    bl_error_set(error, BELAY_CONF_CONFLICT, "%s", headline);
+    bl_error_advise(error, "%s", advice);
+    return BELAY_CONF_CONFLICT;
+}
+
+belay_code bl_settings_check(const bl_settings *s, bl_error *error)
+{
+    TRY(check_missing(s, error));
+    if (s->valid != NULL && was_set(s, BL_SETTING_valid_split) && s->valid_split > 0)
+        return conflict(error, "--valid and --valid-split both say what to validate on", "Keep one of the two.");
+    if (s->hidden == 0 && s->model == BL_MODEL_LSTM)
+        return conflict(error, "--hidden 0 leaves an LSTM without a state",
+                        "Give --hidden 1 or more, or --model mean.");
+    if (s->mean_all && s->model != BL_MODEL_MEAN)
+        return conflict(error, "--mean-all is for --model mean only", "Leave it out, or add --model mean.");
+    if (s->resume && s->overwrite)
+        return conflict(error, "--resume goes on with the run that --overwrite replaces", "Keep one of the two.");
+    return BELAY_OK;
+}
+
+bool bl_pairs_has(const bl_pairs *pairs, int64_t epoch, int64_t position)
+{
+    for (int64_t i = 0; i < pairs->n; i++)
+        if (pairs->pair[i].epoch == epoch && pairs->pair[i].position == position)
+            return true;
+    return false;
+}
