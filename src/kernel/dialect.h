@@ -241,6 +241,14 @@ BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
             lane_ += __shfl_down_sync(0xFFFFFFFFu, lane_, w_, BL_LANES);                                               \
         (result) = __shfl_sync(0xFFFFFFFFu, lane_, 0, BL_LANES);                                                       \
     } while (0)
+#define BL_ROW_SUM_F64(result, j, n, expression)                                                                       \
+    do {                                                                                                               \
+        double lane_ = 0;                                                                                              \
+        BL_EACH(j, n) lane_ += (expression);                                                                           \
+        for (int w_ = BL_LANES / 2; w_ > 0; w_ /= 2)                                                                   \
+            lane_ += __shfl_down_sync(0xFFFFFFFFu, lane_, w_, BL_LANES);                                               \
+        (result) = __shfl_sync(0xFFFFFFFFu, lane_, 0, BL_LANES);                                                       \
+    } while (0)
 #define BL_ROW_MAX(result, j, n, expression)                                                                           \
     do {                                                                                                               \
         BL_REAL lane_ = -(BL_REAL)INFINITY;                                                                            \
@@ -252,9 +260,9 @@ BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
 #else
 #define BL_EACH(j, n) for (int64_t j = 0; j < (n); j++)
 #define BL_ROW_LEADER 1
-#define BL_ROW_FOLD_(result, start, j, n, fold, tree)                                                                  \
+#define BL_ROW_FOLD_(type, result, start, j, n, fold, tree)                                                            \
     do {                                                                                                               \
-        BL_REAL lane_[BL_LANES];                                                                                       \
+        type lane_[BL_LANES];                                                                                          \
         for (int l_ = 0; l_ < BL_LANES; l_++)                                                                          \
             lane_[l_] = (start);                                                                                       \
         int64_t whole_ = (n) - (n) % BL_LANES;                                                                         \
@@ -273,9 +281,12 @@ BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
         (result) = lane_[0];                                                                                           \
     } while (0)
 #define BL_ROW_SUM(result, j, n, expression)                                                                           \
-    BL_ROW_FOLD_(result, (BL_REAL)0, j, n, lane_[l_] += (expression), lane_[l_] += lane_[l_ + w_])
+    BL_ROW_FOLD_(BL_REAL, result, (BL_REAL)0, j, n, lane_[l_] += (expression), lane_[l_] += lane_[l_ + w_])
+/* In double whatever the column: sums of squares that must not overflow before their root does. */
+#define BL_ROW_SUM_F64(result, j, n, expression)                                                                       \
+    BL_ROW_FOLD_(double, result, 0.0, j, n, lane_[l_] += (expression), lane_[l_] += lane_[l_ + w_])
 #define BL_ROW_MAX(result, j, n, expression)                                                                           \
-    BL_ROW_FOLD_(result, -(BL_REAL)INFINITY, j, n, lane_[l_] = BL_(larger)(lane_[l_], (expression)),                   \
+    BL_ROW_FOLD_(BL_REAL, result, -(BL_REAL)INFINITY, j, n, lane_[l_] = BL_(larger)(lane_[l_], (expression)),          \
                  lane_[l_] = BL_(larger)(lane_[l_], lane_[l_ + w_]))
 #endif
 

@@ -14,7 +14,8 @@
 /* The learning rate's factor at a position.  i[0] is the kind; f[1] to f[4] its numbers:
  *   0 constant: 1
  *   1 step:     f[2]^floor(position / f[1])
- *   2 cosine:   f[2] + (1 - f[2]) (1 + cos(pi position / f[1])) / 2, Loshchilov and Hutter, "SGDR" (2017)
+ *   2 cosine:   f[2] + (1 - f[2]) (1 + cos(pi position / f[1])) / 2, Loshchilov and Hutter, "SGDR" (2017); it climbs
+ *               again beyond the period, as PyTorch's does
  *   3 linear:   1 + (f[2] - 1) min(position / f[1], 1)
  * f[3] > 0 warms up: over positions below f[3] the factor is f[4] + (1 - f[4]) position / f[3], and the kind's position
  * counts from there. */
@@ -24,13 +25,12 @@ BL_FN double BL_(schedule_factor)(const bl_params *p, double position)
     if (position < warm)
         return p->f[4] + (1 - p->f[4]) * position / warm;
     double at = position - warm;
-    double part = at < period ? at / period : 1;
     if (p->i[0] == 1)
         return pow(end, floor(at / period));
     if (p->i[0] == 2)
-        return end + (1 - end) * (1 + cos(3.14159265358979323846 * part)) / 2;
+        return end + (1 - end) * (1 + cos(3.14159265358979323846 * (at / period))) / 2;
     if (p->i[0] == 3)
-        return 1 + (end - 1) * part;
+        return 1 + (end - 1) * (at < period ? at / period : 1);
     return 1;
 }
 
@@ -61,20 +61,20 @@ BL_FN void BL_(optim_prepare)(const bl_launch *l, int64_t row, bl_bad *bad)
     state[5] += 1;
 }
 
-/* g[N] -> partial[N / 1024], sums of squares of chunks, in double above the lanes */
+/* g[N] -> partial[N / 1024], sums of squares of chunks, in double: a finite f32 gradient has a finite norm */
 BL_FN void BL_(optim_squares)(const bl_launch *l, int64_t chunk, bl_bad *bad)
 {
     (void)bad;
     int64_t begin = chunk * BL_CHUNK, n = l->dim[0] - begin;
     const BL_T *g = BL_PTR(BL_T, 0) + begin;
-    BL_REAL sum;
+    double sum;
     n = n < BL_CHUNK ? n : BL_CHUNK;
-    BL_ROW_SUM(sum, j, n, BL_LOAD(g, j) * BL_LOAD(g, j));
+    BL_ROW_SUM_F64(sum, j, n, (double)BL_LOAD(g, j) * (double)BL_LOAD(g, j));
     if (BL_ROW_LEADER)
-        BL_PTR(double, 1)[chunk] = (double)sum;
+        BL_PTR(double, 1)[chunk] = sum;
 }
 
-/* p[N]! g[N] buffer[N]?! t[T] state[S]; i[0] = which t, i[1] = Nesterov; f = momentum, dampening, decay, sign.
+/* p[N]! g[N] buffer[N]?! t[T] state[S]; i[0] = which t, i[1] = Nesterov; f = momentum, dampening, decay.
  * Sutskever et al. (2013) in PyTorch's form: the first buffer is the gradient itself. */
 BL_FN void BL_(optim_sgd)(const bl_launch *l, int64_t chunk, bl_bad *bad)
 {
