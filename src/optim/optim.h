@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an optimizer is inside, and the commit hooks.
+ *
+ * Everything that a step writes exists before the step: views, moments, norms.  A step that runs out of memory does so
+ * before its first launch, and is refused. */
+#ifndef BL_OPTIM_OPTIM_H
+#define BL_OPTIM_OPTIM_H
+
+#include <belay/optim.h>
+
+#include "launch/launch.h"
+
+/* Runs at the end of each window of the context, after the last backward and before the update; it may change gradients
+ * and close the gate.  The caller's storage, until bl_optim_hook_remove. */
+typedef struct bl_commit_hook {
+    void (*run)(void *state, belay_optimizer *optimizer);
+    void *state;
+    struct bl_commit_hook *next;
+} bl_commit_hook;
+
+/* Hooks run in the order in which they were added. */
+void bl_optim_hook_add(belay_context *context, bl_commit_hook *hook);
+void bl_optim_hook_remove(belay_context *context, bl_commit_hook *hook);
+
+enum { BL_OPTIM_MAX_MOMENTS = 3, BL_OPTIM_STATE = 8 };
+
+/* Places in the state tensor; written by kernel/optim.h, where they are described. */
+enum {
+    BL_OPTIM_APPLY,
+    BL_OPTIM_RATE,
+    BL_OPTIM_FACTOR,
+    BL_OPTIM_POSITION,
+    BL_OPTIM_NORM,
+    BL_OPTIM_APPLIED,
+    BL_OPTIM_FAULTED,
+    BL_OPTIM_OVERFLOWED
+};
+
+typedef struct bl_optim_parameter {
+    belay_tensor leaf;                         /* the owner's handle */
+    belay_tensor flat;                         /* [elements] */
+    belay_tensor moment[BL_OPTIM_MAX_MOMENTS]; /* nil where the rule has none */
+    belay_tensor flat_moment[BL_OPTIM_MAX_MOMENTS];
+    belay_tensor partial;   /* its part of the sums of squares */
+    belay_tensor grad_flat; /* during a step: its gradient, or nil */
+} bl_optim_parameter;
+
+/* A rule: the kernel that updates one parameter, and the names of its moments. */
+typedef struct bl_optim_rule {
+    int op;
+    const char *moment[BL_OPTIM_MAX_MOMENTS]; /* in the order of the kernel's operands; NULL: left out */
+    bl_params params;
+    double lr, clip;
+    belay_schedule schedule;
+} bl_optim_rule;
+
+typedef struct bl_optim_entry {
+    char *name;
+    belay_tensor tensor;
+} bl_optim_entry;
+
+struct belay_optimizer {
+    belay_context *context; /* NULL: the nil optimizer */
+    bl_optim_rule rule;
+    bl_params prepare;
+    double divisor;
+    int64_t n;
+    bl_optim_parameter *parameter;
+    uint8_t *is_used; /* n, of the step in work */
+    belay_tensor used, t, state, partial;
+    bl_optim_entry *entry;
+    int64_t n_entries;
+};
+
+/* What to optimize; `name` may be NULL: then each tensor's own, or its number. */
+typedef struct bl_optim_list {
+    const belay_tensor *parameter;
+    const char *const *name;
+    int64_t n;
+} bl_optim_list;
+
+/* The optimizer of that rule, adopted by the context; NULL after a fault. */
+belay_optimizer *bl_optim_new(belay_context *context, const bl_optim_list *list, const bl_optim_rule *rule);
+
+/* The makers' common part: options are proved, the nil optimizer stands for a failure. */
+belay_optimizer *bl_optim_sgd(belay_context *context, const bl_optim_list *list, const belay_sgd_options *options);
+belay_optimizer *bl_optim_adam(belay_context *context, const bl_optim_list *list, const belay_adam_options *options,
+                               bool is_decoupled);
+belay_optimizer *bl_optim_nil(void);
+
+/* Warnings of a refused step. */
+void bl_optim_tell_window_lost(belay_optimizer *optimizer);
+void bl_optim_tell_overflow(belay_optimizer *optimizer);
+
+#endif

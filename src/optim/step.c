@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a window: norms, the decision on the device, updates, ages; then the host looks.
+ *
+ * Whether the step is applied is decided by one kernel (optim_prepare) and read by the others from device memory: this
+ * file launches the same kernels either way and never decides itself. */
+#include <math.h>
+
+#include "base/checked.h"
+#include "optim/optim.h"
+
+/* ---- hooks
+ * ----------------------------------------------------------------------------------------------------------------------
+ */
+
+void bl_optim_hook_add(belay_context *context, bl_commit_hook *hook)
+{
+    bl_commit_hook **last = &context->commit_hooks;
+    while (*last != NULL)
+        last = &(*last)->next;
+    hook->next = NULL;
+    *last = hook;
+}
+
+void bl_optim_hook_remove(belay_context *context, bl_commit_hook *hook)
+{
+    bl_commit_hook **at = &context->commit_hooks;
+    while (*at != NULL && *at != hook)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = hook->next;
+}
+
+static void run_hooks(belay_optimizer *o)
+{
+    for (bl_commit_hook *hook = o->context->commit_hooks; hook != NULL;) {
+        bl_commit_hook *next = hook->next;
+        hook->run(hook->state, o);
+        hook = next;
+    }
+}
+
+/* ---- launches
+ * --------------------------------------------------------------------------------------------------------------------
+ */
+
+static bl_fault_ring *ring_of(const belay_context *context) { return context->device->api->ring(context->device); }
+
+/* Views of the gradients that are there: the step's only memory, so it can fail before anything was launched. */
+static bool collect(belay_optimizer *o)
+{
+    bool whole = true;
+    for (int64_t i = 0; i < o->n; i++) {
+        bl_optim_parameter *p = &o->parameter[i];
+        const bl_slot *leaf = bl_slot_use(o->context, p->leaf);
+        belay_tensor grad = leaf != NULL ? leaf->grad : (belay_tensor){0};
+        belay_shape flat = belay_shape1(leaf != NULL ? bl_slot_elements(leaf) : 0);
+        bool is_there = !belay_tensor_is_nil(grad);
+        p->grad_flat = is_there ? bl_launch_reshape(o->context, grad, &flat) : (belay_tensor){0};
+        o->is_used[i] = is_there;
+        whole = whole && leaf != NULL && is_there == !belay_tensor_is_nil(p->grad_flat);
+    }
+    return whole;
+}
+
+static bool run_fill(belay_optimizer *o, belay_tensor into)
+{
+    bl_call call = {.context = o->context, .op = BL_OP_fill, .dtype = BELAY_F64, .into = into};
+    call.shape = belay_tensor_shape(into);
+    return bl_launch_run(&call);
+}
+
+/* Sums of squares of every chunk of every gradient; zeros where there is none. */
+static bool run_squares(belay_optimizer *o)
+{
+    bool ran = run_fill(o, o->partial);
+    for (int64_t i = 0; i < o->n && ran; i++) {
+        bl_optim_parameter *p = &o->parameter[i];
+        bl_call call = {.context = o->context, .op = BL_OP_optim_squares, .n_in = 2, .in = {p->grad_flat, p->partial}};
+        ran = o->is_used[i] == 0 || bl_launch_run(&call);
+    }
+    return ran;
+}
+
+static bool run_prepare(belay_optimizer *o)
+{
+    bl_call call = {.context = o->context,
+                    .op = BL_OP_optim_prepare,
+                    .n_in = 2,
+                    .in = {o->partial, o->state},
+                    .params = o->prepare};
+    call.params.f[6] = 1 / o->divisor;
+    return bl_launch_run(&call);
+}
+
+static bool run_update(belay_optimizer *o, int64_t i)
+{
+    bl_optim_parameter *p = &o->parameter[i];
+    bl_call call = {.context = o->context, .op = o->rule.op, .in = {p->flat, p->grad_flat}, .params = o->rule.params};
+    int n_moments = o->rule.op == BL_OP_optim_adam ? 3 : 1;
+    call.n_in = 2;
+    for (int m = 0; m < n_moments; m++)
+        call.in[call.n_in++] = p->flat_moment[m];
+    call.in[call.n_in++] = o->t;
+    call.in[call.n_in++] = o->state;
+    call.params.i[0] = i;
+    return bl_launch_run(&call);
+}
+
+static bool run_age(belay_optimizer *o)
+{
+    bl_slot *used = bl_slot_get(o->context, o->used);
+    o->context->device->api->copy_in(o->context->device, bl_slot_data(used), o->is_used, o->n);
+    bl_call call = {.context = o->context, .op = BL_OP_optim_age, .n_in = 3, .in = {o->used, o->state, o->t}};
+    return bl_launch_run(&call);
+}
+
+/* False when the decision could not be made: then no update was launched. */
+static bool launch(belay_optimizer *o)
+{
+    if (!collect(o) || !run_squares(o))
+        ring_of(o->context)->gate = 1;
+    if (!run_prepare(o))
+        return false;
+    bool ran = true;
+    for (int64_t i = 0; i < o->n; i++)
+        if (o->is_used[i] != 0 && !belay_tensor_is_nil(o->parameter[i].grad_flat))
+            ran = run_update(o, i) && ran;
+    return run_age(o) && ran;
+}
+
+/* ---- the window's end
+ * ------------------------------------------------------------------------------------------------------------ */
+
+static void read_state(const belay_optimizer *o, double state[BL_OPTIM_STATE])
+{
+    const bl_slot *slot = bl_slot_get(o->context, o->state);
+    const bl_device_api *api = o->context->device->api;
+    api->synchronise(o->context->device);
+    api->copy_out(o->context->device, state, bl_slot_data(slot), BL_OPTIM_STATE * (int64_t)sizeof *state);
+}
+
+/* The host learns what the device decided. */
+static void look(belay_optimizer *o)
+{
+    double state[BL_OPTIM_STATE];
+    read_state(o, state);
+    if (state[BL_OPTIM_APPLY] != 0)
+        bl_context_commit(o->context);
+    else if (ring_of(o->context)->gate != 0)
+        bl_optim_tell_window_lost(o);
+    else
+        bl_optim_tell_overflow(o);
+}
+
+static void clear_gradients(belay_optimizer *o)
+{
+    for (int64_t i = 0; i < o->n; i++) {
+        if (bl_slot_get(o->context, o->parameter[i].leaf) != NULL)
+            belay_tensor_grad_clear(o->parameter[i].leaf);
+        o->parameter[i].grad_flat = (belay_tensor){0};
+    }
+}
+
+/* The next window starts clean: its gate is open, nothing is collected. */
+static void open_window(belay_optimizer *o)
+{
+    belay_context *context = o->context;
+    bl_fault_ring *ring = ring_of(context);
+    clear_gradients(o);
+    ring->gate = 0;
+    ring->found_inf = 0;
+    context->window_faulted = false;
+    context->window_code = BELAY_OK;
+    context->micro_batch = 0;
+}
+
+void belay_optimizer_step(belay_optimizer *o)
+{
+    if (o == NULL || o->context == NULL)
+        return;
+    BL_ENTER(o->context);
+    run_hooks(o);
+    belay_scope scope = belay_scope_open(o->context);
+    if (launch(o))
+        look(o);
+    belay_scope_close(scope);
+    open_window(o);
+    o->context->step++;
+}
+
+void belay_optimizer_discard(belay_optimizer *o)
+{
+    if (o == NULL || o->context == NULL)
+        return;
+    BL_ENTER(o->context);
+    open_window(o);
+}
+
+void belay_optimizer_divisor_set(belay_optimizer *o, double divisor)
+{
+    if (o == NULL || o->context == NULL)
+        return;
+    BL_ENTER(o->context);
+    if (divisor > 0 && isfinite(divisor))
+        o->divisor = divisor;
+    else
+        bl_context_raise(o->context, BELAY_CONF_VALUE, "divisor is %g, outside (0, inf)", divisor);
+}
+
+/* ---- questions
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+static double state_at(const belay_optimizer *o, int place)
+{
+    double state[BL_OPTIM_STATE] = {0};
+    if (o != NULL && o->context != NULL)
+        read_state(o, state);
+    return state[place];
+}
+
+bool belay_optimizer_is_applied(const belay_optimizer *o) { return state_at(o, BL_OPTIM_APPLY) != 0; }
+double belay_optimizer_norm_get(const belay_optimizer *o) { return state_at(o, BL_OPTIM_NORM); }
+double belay_optimizer_lr_get(const belay_optimizer *o) { return state_at(o, BL_OPTIM_RATE); }
+int64_t belay_optimizer_n_applied(const belay_optimizer *o) { return (int64_t)state_at(o, BL_OPTIM_APPLIED); }
+int64_t belay_optimizer_n_faulted(const belay_optimizer *o) { return (int64_t)state_at(o, BL_OPTIM_FAULTED); }
+int64_t belay_optimizer_n_overflowed(const belay_optimizer *o) { return (int64_t)state_at(o, BL_OPTIM_OVERFLOWED); }
