@@ -41,8 +41,7 @@ BELAY_API int belay_close(belay_context *context);
 /* False for a context that could not be opened. */
 BELAY_API bool belay_is_open(const belay_context *context);
 
-/* ---- faults
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------------------------------- */
 
 /* One fault as it was named.  Texts belong to the context and live until belay_faults_clear or belay_close. */
 typedef struct belay_fault {
@@ -78,8 +77,7 @@ BELAY_API void belay_fault_raise(belay_context *context, belay_code code, const 
 BELAY_API void belay_site_push(belay_context *context, const char *label);
 BELAY_API void belay_site_pop(belay_context *context);
 
-/* ---- scopes
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- scopes ---------------------------------------------------------------------------------------------------------- */
 
 /* Owns the temporaries made while it is the innermost one.  docs/lifetime.md has the rules. */
 typedef struct belay_scope {
@@ -94,8 +92,7 @@ BELAY_API void belay_scope_close(belay_scope scope);
 /* Hands a temporary to the next outer scope; returns it. */
 BELAY_API belay_tensor belay_keep(belay_tensor tensor);
 
-/* ---- modes
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- modes ----------------------------------------------------------------------------------------------------------- */
 
 /* Switches recording for backward; returns how it was.  Off, forward keeps nothing and faults gate no step. */
 BELAY_API bool belay_recording_set(belay_context *context, bool recording);

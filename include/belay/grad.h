@@ -16,8 +16,7 @@ BELAY_API void belay_backward(belay_tensor loss);
 /* The same from any tensor, with the gradient that arrives there (same shape and dtype). */
 BELAY_API void belay_backward_from(belay_tensor tensor, belay_tensor upstream);
 
-/* ---- ops of the user's own
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- ops of the user's own ------------------------------------------------------------------------------------------- */
 
 /* One application of a function: what forward leaves for backward. */
 typedef struct belay_function_call belay_function_call;

@@ -71,8 +71,7 @@ BELAY_API belay_context *belay_tensor_context(belay_tensor tensor);
 /* Lets a tensor of the innermost scopes die now.  Others keep their own views of the storage. */
 BELAY_API void belay_tensor_free(belay_tensor tensor);
 
-/* ---- gradients
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------------------------------- */
 
 /* Asks for a gradient of a leaf (a tensor that no recorded op made); returns it.  Faults: type.dtype, life.tape. */
 BELAY_API belay_tensor belay_tensor_requires_grad_set(belay_tensor tensor, bool requires_grad);

@@ -32,9 +32,7 @@ static void make_masks(void)
                 add_names(op, bl_kernel_rows[op].grad[g]);
 }
 
-/* ---- maps
- * ----------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- maps ------------------------------------------------------------------------------------------------------------ */
 
 static void rule_map(belay_context *context, bl_node *node, belay_tensor *grad_in)
 {
@@ -68,9 +66,7 @@ static void rule_map(belay_context *context, bl_node *node, belay_tensor *grad_i
     }
 }
 
-/* ---- by names
- * --------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- by names -------------------------------------------------------------------------------------------------------- */
 
 /* The gradient that arrived at an output, zeros where none did. */
 static belay_tensor arrived(belay_context *context, bl_node *node, int output)
@@ -140,9 +136,7 @@ static void rule_signature(belay_context *context, bl_node *node, belay_tensor *
     }
 }
 
-/* ---- recording
- * ---------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- recording ------------------------------------------------------------------------------------------------------- */
 
 static bool has_gradient(const bl_row *row)
 {

@@ -149,8 +149,7 @@ bl_node *bl_grad_record(belay_context *context, bl_grad_rule rule, const belay_t
     return node;
 }
 
-/* ---- walking back
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- walking back ---------------------------------------------------------------------------------------------------- */
 
 static bl_node *find_node(const bl_tape *tape, uint64_t serial)
 {

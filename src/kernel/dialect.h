@@ -191,8 +191,7 @@ BL_FN int64_t bl_load_index(const bl_operand *o, int64_t i)
     }
 }
 
-/* ---- checked indices
- * -------------------------------------------------------------------------------------------------- */
+/* ---- checked indices ------------------------------------------------------------------------------------------------- */
 
 /* Notes a bad element: the lowest is kept, all are counted. */
 BL_FN void bl_bad_note(bl_bad *bad, int code, int operand, int64_t element, int64_t got, int64_t limit)
@@ -227,12 +226,32 @@ BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
 #endif
 }
 
-/* ---- the row words: 32 lanes whose order of summation is part of the contract
- * ------------------------------------------ */
+/* Tests label `element` of operand `operand` against [0, n).  One that equals params.i[0] while params.i[1] is set is
+ * left out; any other out of range is noted as index.label and counts for nothing, whatever the policy. */
+BL_FN int64_t bl_label(const bl_launch *l, bl_bad *bad, int operand, int64_t element, int64_t n, bool *counts)
+{
+    int64_t got = bl_load_index(&l->operand[operand], element);
+    *counts = l->params.i[1] == 0 || got != l->params.i[0];
+#ifdef BELAY_UNCHECKED_INDEX
+    (void)bad, (void)n;
+#else
+    if (__builtin_expect((uint64_t)got >= (uint64_t)n, 0)) {
+        if (*counts)
+            bl_bad_note(bad, BELAY_INDEX_LABEL, operand, element, got, n);
+        *counts = false;
+        return 0;
+    }
+#endif
+    return got;
+}
+
+/* ---- the row words: 32 lanes whose order of summation is part of the contract ---------------------------------------- */
 
 #ifdef __CUDACC__
 #define BL_EACH(j, n) for (int64_t j = threadIdx.x % BL_LANES; j < (n); j += BL_LANES)
 #define BL_ROW_LEADER (threadIdx.x % BL_LANES == 0)
+/* True in the lane to which BL_EACH gives j. */
+#define BL_ROW_OWNS(j) (threadIdx.x % BL_LANES == (j) % BL_LANES)
 #define BL_ROW_SUM(result, j, n, expression)                                                                           \
     do {                                                                                                               \
         BL_REAL lane_ = 0;                                                                                             \
@@ -251,7 +270,7 @@ BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
     } while (0)
 #define BL_ROW_MAX(result, j, n, expression)                                                                           \
     do {                                                                                                               \
-        BL_REAL lane_ = -(BL_REAL)INFINITY;                                                                            \
+        BL_REAL lane_ = BL_(lowest)();                                                                            \
         BL_EACH(j, n) lane_ = BL_(larger)(lane_, (expression));                                                        \
         for (int w_ = BL_LANES / 2; w_ > 0; w_ /= 2)                                                                   \
             lane_ = BL_(larger)(lane_, __shfl_down_sync(0xFFFFFFFFu, lane_, w_, BL_LANES));                            \
@@ -260,6 +279,7 @@ BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
 #else
 #define BL_EACH(j, n) for (int64_t j = 0; j < (n); j++)
 #define BL_ROW_LEADER 1
+#define BL_ROW_OWNS(j) 1
 #define BL_ROW_FOLD_(type, result, start, j, n, fold, tree)                                                            \
     do {                                                                                                               \
         type lane_[BL_LANES];                                                                                          \
@@ -286,7 +306,7 @@ BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
 #define BL_ROW_SUM_F64(result, j, n, expression)                                                                       \
     BL_ROW_FOLD_(double, result, 0.0, j, n, lane_[l_] += (expression), lane_[l_] += lane_[l_ + w_])
 #define BL_ROW_MAX(result, j, n, expression)                                                                           \
-    BL_ROW_FOLD_(BL_REAL, result, -(BL_REAL)INFINITY, j, n, lane_[l_] = BL_(larger)(lane_[l_], (expression)),          \
+    BL_ROW_FOLD_(BL_REAL, result, BL_(lowest)(), j, n, lane_[l_] = BL_(larger)(lane_[l_], (expression)),          \
                  lane_[l_] = BL_(larger)(lane_[l_], lane_[l_ + w_]))
 #endif
 

@@ -39,8 +39,7 @@ bool bl_launch_run(bl_call *call);
 /* Waits for the device and tells the faults that its kernels recorded. */
 void bl_launch_fence(belay_context *context, const bl_call *call, const bl_launch *launch);
 
-/* ---- helpers above which ops and gradients are written; none records
- * ------------------------------------------------------- */
+/* ---- helpers above which ops and gradients are written; none records ------------------------------------------------- */
 
 /* The tensor itself when it is contiguous, else a copy in row-major order. */
 belay_tensor bl_launch_contiguous(belay_context *context, belay_tensor tensor);

@@ -10,9 +10,7 @@
 #include "base/checked.h"
 #include "report/site.h"
 
-/* ---- words
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- words ----------------------------------------------------------------------------------------------------------- */
 
 static belay_tensor shown_of(const bl_call *call, int k)
 {
@@ -66,8 +64,7 @@ static void describe_operand(const bl_call *call, int k, char *out, size_t size)
     bl_text_fini(&words);
 }
 
-/* ---- what all proofs share
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- what all proofs share ------------------------------------------------------------------------------------------- */
 
 /* Every input lives, in this context; false without words for nil ones that may not be left out. */
 static bool use_inputs(const bl_call *call, bl_proof *p, bool may_skip)
@@ -161,9 +158,7 @@ static bool make_output(bl_call *call, bl_proof *p, belay_dtype dtype, const bel
     return true;
 }
 
-/* ---- maps
- * --------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- maps ------------------------------------------------------------------------------------------------------------ */
 
 /* NumPy's rule: aligned at the last axis, sizes equal or 1. */
 static bool broadcast(const bl_call *call, belay_shape *out)
@@ -284,9 +279,7 @@ bool bl_prove_copy(bl_call *call, bl_proof *p)
     return true;
 }
 
-/* ---- products
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- products -------------------------------------------------------------------------------------------------------- */
 
 /* a [B, M, K] (or [B, K, M] stored transposed), b [B, K, N] (or [B, N, K]), each contiguous, B of one of them may be 1.
  */
@@ -340,9 +333,7 @@ bool bl_prove_matmul(bl_call *call, bl_proof *p)
     return true;
 }
 
-/* ---- signatures
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- signatures ------------------------------------------------------------------------------------------------------ */
 
 static bool dtype_fits(const bl_signature_operand *o, int dtype, int column)
 {

@@ -29,8 +29,7 @@ void bl_journal_launched(bl_journal *journal, bl_launch_record *record, uint64_t
 /* Birth or death of a storage; `record->serial` is set here. */
 void bl_journal_storage(bl_journal *journal, const bl_storage_record *record);
 
-/* ---- reading, of any file that claims to be a journal
- * ------------------------------------------------------------------------- */
+/* ---- reading, of any file that claims to be a journal ---------------------------------------------------------------- */
 
 typedef struct bl_journal_reader bl_journal_reader;
 BL_MUST_USE belay_code bl_journal_reader_open(const char *path, bl_journal_reader **out, bl_error *error);

@@ -143,8 +143,7 @@ struct belay_context {
     void (*tape_cut)(belay_context *context, uint64_t length);
 };
 
-/* ---- public calls and sites
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- public calls and sites ------------------------------------------------------------------------------------------ */
 
 /* The outermost public call notes where it was called from.  A public function that may fault starts with BL_ENTER. */
 typedef struct bl_enter {
@@ -166,9 +165,7 @@ static inline void bl_enter_end(bl_enter *call)
     __attribute__((cleanup(bl_enter_end), unused)) bl_enter enter_ =                                                   \
         bl_enter_call((context), (uintptr_t)__builtin_return_address(0))
 
-/* ---- faults
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- faults ---------------------------------------------------------------------------------------------------------- */
 
 /* Records and tells a fault; fills in site, layer, position and rank where they are empty.  A fault of severity FAULT
  * while recording is on closes the window's gate.  Returns its code. */
@@ -180,8 +177,7 @@ belay_code bl_context_raise_error(belay_context *context, const bl_error *error)
 /* After a step: the faults before it are history. */
 void bl_context_commit(belay_context *context);
 
-/* ---- storage and slots
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- storage and slots ----------------------------------------------------------------------------------------------- */
 
 static inline bl_slot *bl_slot_at(const belay_context *context, uint32_t number)
 {
@@ -214,8 +210,7 @@ bool bl_shape_strides(const belay_shape *shape, int64_t stride[BELAY_MAX_RANK], 
 const char *bl_name_text(const belay_context *context, uint32_t name);
 uint32_t bl_name_intern(belay_context *context, const char *text); /* 0 ("") when memory ends */
 
-/* ---- members, layers, batches
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- members, layers, batches ---------------------------------------------------------------------------------------- */
 
 /* Frees `object` by `free` when the context closes; false when memory ends. */
 BL_MUST_USE bool bl_context_adopt(belay_context *context, void *object, void (*free)(void *object));

@@ -9,8 +9,7 @@
 #include "report/site.h"
 #include "tensor/context.h"
 
-/* ---- questions
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------------------------------- */
 
 bl_slot *bl_slot_get(belay_context *context, belay_tensor tensor)
 {
@@ -90,8 +89,7 @@ bool bl_shape_strides(const belay_shape *shape, int64_t stride[BELAY_MAX_RANK], 
     return true;
 }
 
-/* ---- storages
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- storages -------------------------------------------------------------------------------------------------------- */
 
 static void note_storage(belay_context *context, const bl_storage *storage, bool is_death)
 {
@@ -138,9 +136,7 @@ static void storage_release(belay_context *context, bl_storage *storage)
     context->free_storage = storage;
 }
 
-/* ---- slots
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- slots ----------------------------------------------------------------------------------------------------------- */
 
 static uint32_t *owner_list(belay_context *context, int32_t owner)
 {
@@ -248,9 +244,7 @@ static void slot_die(belay_context *context, uint32_t number)
         bl_tensor_drop(context, grad);
 }
 
-/* ---- makers
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- makers ---------------------------------------------------------------------------------------------------------- */
 
 static belay_code raise_shape(belay_context *context, belay_code code, const belay_shape *shape, const char *what)
 {
@@ -365,9 +359,7 @@ void bl_tensor_drop(belay_context *context, belay_tensor tensor)
         slot_die(context, tensor.slot);
 }
 
-/* ---- scopes
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- scopes ---------------------------------------------------------------------------------------------------------- */
 
 belay_scope belay_scope_open(belay_context *context)
 {

@@ -10,8 +10,7 @@
 
 static int64_t part_begin(int64_t n, int part, int parts) { return n / parts * part + bl_min_i64(n % parts, part); }
 
-/* ---- maps
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- maps ------------------------------------------------------------------------------------------------------------ */
 
 /* Walks elements [begin, end) of the output as runs along the innermost axis. */
 static void walk_map(const bl_launch *l, bl_cpu_map body, int64_t begin, int64_t end)
@@ -52,8 +51,7 @@ void bl_cpu_run_map(bl_cpu *cpu, const bl_launch *l, bl_cpu_map body)
     }
 }
 
-/* ---- rows and reductions
- * -------------------------------------------------------------------------------------------------- */
+/* ---- rows and reductions --------------------------------------------------------------------------------------------- */
 
 /* Element operations of one item, from the largest operand. */
 static int64_t work_of(const bl_launch *l)
@@ -82,8 +80,7 @@ void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *l, bl_cpu_items body, bl_bad
     }
 }
 
-/* ---- sums by index
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- sums by index --------------------------------------------------------------------------------------------------- */
 
 /* Orders sources by key, stably: start[k] .. start[k + 1] are the positions of key k in `order`. */
 static void order_by_key(const int64_t *keys, int64_t n, int64_t n_keys, int64_t *start, int64_t *order)

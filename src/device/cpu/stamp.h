@@ -14,8 +14,7 @@
 #define BL_(name)       BL_JOIN(BL_JOIN(name, _), BL_COLUMN)
 #define BL_KERNEL(name) BL_JOIN(BL_JOIN(cpu_, name), BL_JOIN(_, BL_COLUMN))
 
-/* ---- loops, a macro a skeleton
- * ------------------------------------------------------------------------------------------ */
+/* ---- loops, a macro a skeleton --------------------------------------------------------------------------------------- */
 
 #define BL_OUT(i)       ((BL_T *)r->data[0])[(i)*os]
 #define BL_IN(k, i, s)  BL_(bl_load)((const BL_T *)r->data[k] + (i) * (s))
@@ -153,8 +152,7 @@
 #define BL_STAMP_COPY(name)
 #define BL_STAMP_MATMUL(name)
 
-/* ---- table entries
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- table entries --------------------------------------------------------------------------------------------------- */
 
 #define BL_ENTRY_MAP(name)     {.op = BL_OP_##name, .dtype = BL_DTYPE, .map = BL_KERNEL(name)},
 #define BL_ENTRY_MAP0P(name)   BL_ENTRY_MAP(name)
@@ -174,14 +172,12 @@
 #define BL_ENTRY_COPY(name)
 #define BL_ENTRY_MATMUL(name)
 
-/* ---- which rows a column has
- * ---------------------------------------------------------------------------------------------- */
+/* ---- which rows a column has ----------------------------------------------------------------------------------------- */
 
 #define BL_YES(...) __VA_ARGS__
 #define BL_NO(...)
 
-/* ---- the columns
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- the columns ----------------------------------------------------------------------------------------------------- */
 
 #define BL_EACH_COLUMN "device/cpu/column.h"
 
@@ -238,8 +234,7 @@
 #define BL_IS_BOOL 1
 #include BL_EACH_COLUMN
 
-/* ---- the family's table
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the family's table ---------------------------------------------------------------------------------------------- */
 
 #define BL_TABLE(column)                                                                                               \
     {                                                                                                                  \
