@@ -184,3 +184,17 @@ belay_code bl_json_write(const char *path, const json_t *value, bl_error *error)
     bl_file_atomic_close(file);
     return code;
 }
+
+static int add_piece(const char *bytes, size_t n_bytes, void *user)
+{
+    bl_text_add_bytes(user, bytes, (int64_t)n_bytes);
+    return ((const bl_text *)user)->failed ? -1 : 0;
+}
+
+void bl_json_to_text(const json_t *value, bl_text *out)
+{
+    bl_json_init();
+    if (value == NULL || json_dump_callback(value, add_piece, out, JSON_COMPACT | JSON_ENCODE_ANY) != 0 ||
+        out_of_memory)
+        out->failed = true;
+}

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/text.h"
 
 #define BL_JSON_CONFIG_LIMIT INT64_C(1048576) /* bytes of a config file */
 
@@ -29,5 +30,8 @@ BL_MUST_USE belay_code bl_json_read(const char *path, int64_t limit, json_t **ou
 
 /* Replaces `path` atomically: indented by 2, keys in the order in which they were set, a newline at the end. */
 BL_MUST_USE belay_code bl_json_write(const char *path, const json_t *value, bl_error *error);
+
+/* Appends the value on one line; without memory the text has `failed`. */
+void bl_json_to_text(const json_t *value, bl_text *out);
 
 #endif
