@@ -47,14 +47,22 @@ set_target_properties(belay PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
 
 file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.c)
 if(cli_sources)
+  # `belay bench` measures the index tests against the same families without them.
+  foreach(family index softmax)
+    file(CONFIGURE OUTPUT ${generated}/cpu_unchecked_${family}.c
+         CONTENT "#define BELAY_UNCHECKED_INDEX 1\n#define BL_FAMILY unchecked_${family}\n#define BL_FAMILY_FILE \"kernel/${family}.h\"\n#include \"device/cpu/stamp.h\"\n")
+    list(APPEND cli_sources ${generated}/cpu_unchecked_${family}.c)
+  endforeach()
   add_executable(belay_cli ${cli_sources})
   target_link_libraries(belay_cli PRIVATE belay_static)
   set_target_properties(belay_cli PROPERTIES OUTPUT_NAME belay ENABLE_EXPORTS OFF)
 endif()
 
-# The generator of the pages in docs/ that come from rows: `belay_generate FOLDER` writes all of them.
+# The generator of the pages in docs/ that come from rows: `belay_generate FOLDER` writes all of them.  It stands on the
+# rows alone, since the library includes a header that it writes.
 file(GLOB generate_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/generate/*.c)
 if(generate_sources)
-  add_executable(belay_generate ${generate_sources})
-  target_link_libraries(belay_generate PRIVATE belay_static)
+  file(GLOB row_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/*.c ${PROJECT_SOURCE_DIR}/src/base/*.c)
+  add_executable(belay_generate ${generate_sources} ${row_sources})
+  target_link_libraries(belay_generate PRIVATE belay_flags m)
 endif()
