@@ -16,8 +16,7 @@
 extern "C" {
 #endif
 
-/* ---- makers
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- makers ---------------------------------------------------------------------------------------------------------- */
 
 BELAY_API belay_tensor belay_full(belay_context *context, belay_dtype dtype, belay_shape shape, double value);
 BELAY_API belay_tensor belay_zeros(belay_context *context, belay_dtype dtype, belay_shape shape);
@@ -30,8 +29,7 @@ BELAY_API belay_tensor belay_uniform(belay_context *context, belay_dtype dtype, 
 BELAY_API belay_tensor belay_normal(belay_context *context, belay_dtype dtype, belay_shape shape, double mean,
                                     double deviation);
 
-/* ---- element by element
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- element by element ---------------------------------------------------------------------------------------------- */
 
 /* x * scale + shift. */
 BELAY_API belay_tensor belay_affine(belay_tensor x, double scale, double shift);
@@ -42,8 +40,7 @@ BELAY_API belay_tensor belay_dropout(belay_tensor x, double p, bool training);
 /* Another dtype; floats to integers cut towards zero, out of range to the nearest end, NaN to 0. */
 BELAY_API belay_tensor belay_cast(belay_tensor x, belay_dtype dtype);
 
-/* ---- reductions
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------------------------------ */
 
 /* Axes to reduce: n of them, each from -rank to rank - 1; n = 0 means all. */
 typedef struct belay_axes {
@@ -55,17 +52,38 @@ typedef struct belay_axes {
 BELAY_API belay_tensor belay_sum(belay_tensor x, const belay_axes *axes);
 BELAY_API belay_tensor belay_mean(belay_tensor x, const belay_axes *axes);
 
-/* ---- rows
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------------------------------ */
 
 /* Normalises over the last `n_axes` axes; weight and bias have the shape of those axes or are nil.  eps 0: 1e-5.
  * Ba, Kiros, Hinton, "Layer Normalization" (2016). */
 BELAY_API belay_tensor belay_layer_norm(belay_tensor x, int n_axes, belay_tensor weight, belay_tensor bias, double eps);
 
-/* ---- indices
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* Probabilities along an axis, and their logarithms; no exponential overflows.  A NaN, or nothing but -Inf, makes NaN. */
+BELAY_API belay_tensor belay_softmax(belay_tensor x, int axis);
+BELAY_API belay_tensor belay_log_softmax(belay_tensor x, int axis);
+
+/* ---- losses ---------------------------------------------------------------------------------------------------------- */
+
+typedef enum belay_reduction { BELAY_MEAN = 0, BELAY_SUM = 1, BELAY_NONE = 2 } belay_reduction;
+
+typedef struct belay_cross_entropy_options {
+    belay_reduction reduction;
+    bool has_ignore; /* rows whose label is `ignore` count for nothing; `ignore` need not be a class */
+    int64_t ignore;
+    belay_tensor weight;    /* [classes], or nil */
+    double label_smoothing; /* in [0, 1] */
+} belay_cross_entropy_options;
+
+/* Cross-entropy of logits [classes], [batch, classes] or [batch, classes, ...] against labels of any integer dtype,
+ * shaped as the logits without their classes.  BELAY_MEAN divides by the weights of the rows that count, as PyTorch
+ * does (0 / 0 = NaN when none does).  Fault: index.label, which no index policy changes. */
+BELAY_API belay_tensor belay_cross_entropy(belay_tensor logits, belay_tensor labels,
+                                           const belay_cross_entropy_options *options);
+
+/* Squared differences of two tensors of the same shape, reduced. */
+BELAY_API belay_tensor belay_mse(belay_tensor prediction, belay_tensor target, belay_reduction reduction);
+
+/* ---- indices --------------------------------------------------------------------------------------------------------- */
 
 typedef struct belay_embedding_options {
     bool has_padding;
@@ -78,8 +96,7 @@ typedef struct belay_embedding_options {
  * Fault: index.range. */
 BELAY_API belay_tensor belay_embedding(belay_tensor weight, belay_tensor ids, const belay_embedding_options *options);
 
-/* ---- products
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- products -------------------------------------------------------------------------------------------------------- */
 
 /* x [..., in] times weight [out, in] transposed, plus bias [out] or nil: [..., out]. */
 BELAY_API belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_tensor bias);
@@ -87,14 +104,29 @@ BELAY_API belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_t
 /* Matrix product over the last two axes, leading axes broadcast; 1-D operands as in NumPy. */
 BELAY_API belay_tensor belay_matmul(belay_tensor a, belay_tensor b);
 
-/* ---- shapes
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------------------------------- */
 
 /* The same elements in another shape; one size may be -1. */
 BELAY_API belay_tensor belay_view(belay_tensor x, belay_shape shape);
 BELAY_API belay_tensor belay_transpose(belay_tensor x, int a, int b);
+/* Axis i of the result is axis axes[i] of x; n is x's rank. */
+BELAY_API belay_tensor belay_permute(belay_tensor x, const int *axes, int n);
+/* x itself when it is row-major already, else a copy that is. */
 BELAY_API belay_tensor belay_contiguous(belay_tensor x);
+/* Axes of size 1 repeated, and new axes in front, without a copy. */
+BELAY_API belay_tensor belay_expand(belay_tensor x, belay_shape shape);
+
+#define BELAY_END INT64_MAX /* a slice's stop: the end of the axis */
+
+/* Elements start, start + step, ... before stop along an axis; negative start and stop count from the end, step is at
+ * least 1.  A range outside of the axis is refused, not cut.  Fault: shape.axis. */
+BELAY_API belay_tensor belay_slice(belay_tensor x, int axis, int64_t start, int64_t stop, int64_t step);
+/* One index along an axis, which goes away; negative counts from the end. */
+BELAY_API belay_tensor belay_select(belay_tensor x, int axis, int64_t index);
+/* Slices of those sizes, which add up to the axis, into out[n]; all nil after a fault. */
+BELAY_API void belay_split(belay_tensor x, int axis, const int64_t *sizes, int n, belay_tensor *out);
+/* Joins n >= 1 tensors along an axis; their other sizes and dtypes are equal. */
+BELAY_API belay_tensor belay_cat(const belay_tensor *in, int n, int axis);
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,21 @@
 extern "C" {
 #endif
 
+/* max(x, 0): Keeps the positive part; a NaN stays a NaN. */
+BELAY_API belay_tensor belay_relu(belay_tensor x);
+
+/* tanh x: The hyperbolic tangent. */
+BELAY_API belay_tensor belay_tanh(belay_tensor x);
+
+/* 1 / (1 + e^-x): The logistic function. */
+BELAY_API belay_tensor belay_sigmoid(belay_tensor x);
+
+/* x (1 + erf(x / sqrt 2)) / 2: Gaussian error linear unit, exact form. */
+BELAY_API belay_tensor belay_gelu(belay_tensor x);
+
+/* x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2: Gaussian error linear unit, approximated by tanh. */
+BELAY_API belay_tensor belay_gelu_tanh(belay_tensor x);
+
 /* a + b: Adds two tensors, broadcasting. */
 BELAY_API belay_tensor belay_add(belay_tensor a, belay_tensor b);
 
@@ -33,21 +48,6 @@ BELAY_API belay_tensor belay_log(belay_tensor x);
 /* x^(1/2): The square root; NaN below zero. */
 BELAY_API belay_tensor belay_sqrt(belay_tensor x);
 
-/* max(x, 0): Keeps the positive part; a NaN stays a NaN. */
-BELAY_API belay_tensor belay_relu(belay_tensor x);
-
-/* tanh x: The hyperbolic tangent. */
-BELAY_API belay_tensor belay_tanh(belay_tensor x);
-
-/* 1 / (1 + e^-x): The logistic function. */
-BELAY_API belay_tensor belay_sigmoid(belay_tensor x);
-
-/* x (1 + erf(x / sqrt 2)) / 2: Gaussian error linear unit, exact form. */
-BELAY_API belay_tensor belay_gelu(belay_tensor x);
-
-/* x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2: Gaussian error linear unit, approximated by tanh. */
-BELAY_API belay_tensor belay_gelu_tanh(belay_tensor x);
-
 /* a == b: True where the two are equal. */
 BELAY_API belay_tensor belay_eq(belay_tensor a, belay_tensor b);
 
@@ -68,6 +68,9 @@ BELAY_API belay_tensor belay_ge(belay_tensor a, belay_tensor b);
 
 /* condition ? a : b: Takes a where the condition holds, else b; broadcasting. */
 BELAY_API belay_tensor belay_where(belay_tensor condition, belay_tensor a, belay_tensor b);
+
+/* (a - b)^2: Squares of differences, broadcasting. */
+BELAY_API belay_tensor belay_squared_error(belay_tensor a, belay_tensor b);
 
 #ifdef __cplusplus
 }

@@ -21,6 +21,15 @@ void bl_grad_transpose(belay_context *context, bl_node *node, belay_tensor *grad
     grad_in[0] = bl_view_transpose(context, node->grad[0], (int)node->params.i[0], (int)node->params.i[1]);
 }
 
+/* params.i = the axes: put back where they came from. */
+void bl_grad_permute(belay_context *context, bl_node *node, belay_tensor *grad_in)
+{
+    int64_t back[BELAY_MAX_RANK] = {0};
+    for (int i = 0; i < node->in[0].shape.rank; i++)
+        back[node->params.i[i]] = i;
+    grad_in[0] = bl_view_permute(context, node->grad[0], back);
+}
+
 /* expand: adds up what was repeated. */
 void bl_grad_expand(belay_context *context, bl_node *node, belay_tensor *grad_in)
 {
@@ -33,6 +42,15 @@ void bl_grad_slice(belay_context *context, bl_node *node, belay_tensor *grad_in)
     const int64_t *i = node->params.i;
     belay_tensor whole = bl_launch_fill(context, node->in[0].dtype, &node->in[0].shape, 0);
     belay_tensor place = bl_view_slice(context, whole, (int)i[0], i[1], i[2], i[3]);
+    if (bl_launch_move(context, place, node->grad[0]))
+        grad_in[0] = whole;
+}
+
+/* The same for one index along axis i[0]: i[1]. */
+void bl_grad_select(belay_context *context, bl_node *node, belay_tensor *grad_in)
+{
+    belay_tensor whole = bl_launch_fill(context, node->in[0].dtype, &node->in[0].shape, 0);
+    belay_tensor place = bl_view_select(context, whole, (int)node->params.i[0], node->params.i[1]);
     if (bl_launch_move(context, place, node->grad[0]))
         grad_in[0] = whole;
 }

@@ -187,7 +187,7 @@ static void arrive(belay_context *context, belay_tensor *sum, belay_tensor grad)
     }
 }
 
-/* A leaf's gradient belongs to the leaf; a result that nobody else holds is taken over as it is. */
+/* A leaf's gradient belongs to the leaf; a temporary that nobody else looks at is taken over as it is. */
 static void arrive_at_leaf(belay_context *context, belay_tensor leaf, belay_tensor grad)
 {
     bl_slot *slot = bl_slot_get(context, leaf);
@@ -197,7 +197,8 @@ static void arrive_at_leaf(belay_context *context, belay_tensor leaf, belay_tens
         bl_launch_add_to(context, slot->grad, grad);
         return;
     }
-    belay_tensor own = is_ours(context, grad) ? grad : bl_launch_copy(context, grad);
+    bool is_temporary = is_ours(context, grad) && bl_slot_get(context, grad)->owner > 0;
+    belay_tensor own = is_temporary ? grad : bl_launch_copy(context, grad);
     if (belay_tensor_is_nil(own))
         return;
     slot->grad = bl_tensor_own(context, own);

@@ -59,6 +59,8 @@ void bl_grad_record_call(const bl_call *call);
 void bl_grad_reshape(belay_context *context, bl_node *node, belay_tensor *grad_in);
 void bl_grad_cast(belay_context *context, bl_node *node, belay_tensor *grad_in);
 void bl_grad_transpose(belay_context *context, bl_node *node, belay_tensor *grad_in);
+void bl_grad_permute(belay_context *context, bl_node *node, belay_tensor *grad_in);
+void bl_grad_select(belay_context *context, bl_node *node, belay_tensor *grad_in);
 void bl_grad_slice(belay_context *context, bl_node *node, belay_tensor *grad_in);
 void bl_grad_expand(belay_context *context, bl_node *node, belay_tensor *grad_in);
 void bl_grad_cat(belay_context *context, bl_node *node, belay_tensor *grad_in);
@@ -67,6 +69,10 @@ void bl_grad_matmul(belay_context *context, bl_node *node, belay_tensor *grad_in
 /* Views that ops and rules share; none records, each proves its arguments (shape.axis). */
 belay_tensor bl_view_transpose(belay_context *context, belay_tensor x, int a, int b);
 belay_tensor bl_view_slice(belay_context *context, belay_tensor x, int axis, int64_t start, int64_t stop, int64_t step);
+/* Axis i of the result is axis axes[i] of x; each of them once, from 0. */
+belay_tensor bl_view_permute(belay_context *context, belay_tensor x, const int64_t *axes);
+/* Index along an axis (from 0), which goes away. */
+belay_tensor bl_view_select(belay_context *context, belay_tensor x, int axis, int64_t index);
 belay_tensor bl_view_expand(belay_context *context, belay_tensor x, const belay_shape *shape);
 /* An axis counted from the end when negative; -1 after a fault. */
 int bl_view_axis(belay_context *context, belay_tensor x, int axis);

@@ -84,3 +84,33 @@ belay_tensor bl_view_expand(belay_context *context, belay_tensor x, const belay_
     }
     return bl_tensor_view(context, x, shape, stride, slot->offset);
 }
+
+belay_tensor bl_view_permute(belay_context *context, belay_tensor x, const int64_t *axes)
+{
+    const bl_slot *slot = bl_slot_use(context, x);
+    if (slot == NULL)
+        return (belay_tensor){0};
+    belay_shape shape = {.rank = slot->rank};
+    int64_t stride[BELAY_MAX_RANK] = {0};
+    for (int i = 0; i < slot->rank; i++) {
+        shape.size[i] = slot->size[axes[i]];
+        stride[i] = slot->stride[axes[i]];
+    }
+    return bl_tensor_view(context, x, &shape, stride, slot->offset);
+}
+
+belay_tensor bl_view_select(belay_context *context, belay_tensor x, int axis, int64_t index)
+{
+    belay_tensor one = bl_view_slice(context, x, axis, index, index + 1, 1);
+    const bl_slot *slot = belay_tensor_is_nil(one) ? NULL : bl_slot_get(context, one);
+    if (slot == NULL)
+        return (belay_tensor){0};
+    belay_shape shape = {0};
+    int64_t stride[BELAY_MAX_RANK] = {0};
+    for (int i = 0; i < slot->rank; i++)
+        if (i != axis) {
+            stride[shape.rank] = slot->stride[i];
+            shape.size[shape.rank++] = slot->size[i];
+        }
+    return bl_tensor_view(context, one, &shape, stride, slot->offset);
+}

@@ -270,15 +270,15 @@ BL_FN int64_t bl_label(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
     } while (0)
 #define BL_ROW_MAX(result, j, n, expression)                                                                           \
     do {                                                                                                               \
-        BL_REAL lane_ = BL_(lowest)();                                                                            \
+        BL_REAL lane_ = BL_(lowest)();                                                                                 \
         BL_EACH(j, n) lane_ = BL_(larger)(lane_, (expression));                                                        \
         for (int w_ = BL_LANES / 2; w_ > 0; w_ /= 2)                                                                   \
             lane_ = BL_(larger)(lane_, __shfl_down_sync(0xFFFFFFFFu, lane_, w_, BL_LANES));                            \
         (result) = __shfl_sync(0xFFFFFFFFu, lane_, 0, BL_LANES);                                                       \
     } while (0)
 #else
-#define BL_EACH(j, n) for (int64_t j = 0; j < (n); j++)
-#define BL_ROW_LEADER 1
+#define BL_EACH(j, n)  for (int64_t j = 0; j < (n); j++)
+#define BL_ROW_LEADER  1
 #define BL_ROW_OWNS(j) 1
 #define BL_ROW_FOLD_(type, result, start, j, n, fold, tree)                                                            \
     do {                                                                                                               \
@@ -306,7 +306,7 @@ BL_FN int64_t bl_label(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
 #define BL_ROW_SUM_F64(result, j, n, expression)                                                                       \
     BL_ROW_FOLD_(double, result, 0.0, j, n, lane_[l_] += (expression), lane_[l_] += lane_[l_ + w_])
 #define BL_ROW_MAX(result, j, n, expression)                                                                           \
-    BL_ROW_FOLD_(BL_REAL, result, BL_(lowest)(), j, n, lane_[l_] = BL_(larger)(lane_[l_], (expression)),          \
+    BL_ROW_FOLD_(BL_REAL, result, BL_(lowest)(), j, n, lane_[l_] = BL_(larger)(lane_[l_], (expression)),               \
                  lane_[l_] = BL_(larger)(lane_[l_], lane_[l_ + w_]))
 #endif
 

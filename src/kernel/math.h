@@ -4,6 +4,7 @@
 
 #if BL_IS_FLOAT
 BL_FN bool BL_(is_nan)(BL_REAL x) { return x != x; }
+BL_FN BL_REAL BL_(lowest)(void) { return -(BL_REAL)INFINITY; }
 
 /* The larger of two; NaN when either is. */
 BL_FN BL_REAL BL_(larger)(BL_REAL a, BL_REAL b) { return a > b || a != a ? a : b; }
@@ -78,5 +79,6 @@ BL_FN BL_REAL BL_(bl_sigmoid)(BL_REAL x)
 
 #else
 BL_FN bool BL_(is_nan)(BL_REAL x) { return (void)x, false; }
+BL_FN BL_REAL BL_(lowest)(void) { return INT64_MIN; }
 BL_FN BL_REAL BL_(larger)(BL_REAL a, BL_REAL b) { return a > b ? a : b; }
 #endif

@@ -16,8 +16,7 @@ static belay_tensor map(int op, const belay_tensor *in, int n_in, const bl_param
     return bl_op_run(&call);
 }
 
-/* ---- stamped from rows
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- stamped from rows ----------------------------------------------------------------------------------------------- */
 
 #define CALL_MAP1(name)                                                                                                \
     belay_tensor belay_##name(belay_tensor x)                                                                          \
@@ -59,8 +58,7 @@ static belay_tensor map(int op, const belay_tensor *in, int n_in, const bl_param
 #undef BL_ROW
 #undef BL_ROWS
 
-/* ---- with options
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- with options ---------------------------------------------------------------------------------------------------- */
 
 belay_tensor belay_affine(belay_tensor x, double scale, double shift)
 {
@@ -104,8 +102,7 @@ belay_tensor belay_cast(belay_tensor x, belay_dtype dtype)
     return bl_op_record_view(context, x, bl_launch_cast(context, x, dtype), bl_grad_cast, NULL);
 }
 
-/* ---- makers
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- makers ---------------------------------------------------------------------------------------------------------- */
 
 static belay_tensor make(belay_context *context, int op, belay_dtype dtype, const belay_shape *shape,
                          const bl_params *params)

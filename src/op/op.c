@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "op/op.h"
 
+#include "base/checked.h"
+
 belay_tensor bl_op_run(bl_call *call)
 {
     if (!bl_launch_run(call))
@@ -31,6 +33,58 @@ belay_tensor bl_op_contiguous(belay_context *context, belay_tensor x)
     if (y.slot == x.slot && y.generation == x.generation)
         return x;
     return bl_op_record_view(context, x, y, bl_grad_reshape, NULL);
+}
+
+static belay_tensor permuted(belay_context *context, belay_tensor x, const int64_t *axes)
+{
+    bl_params params = {0};
+    for (int i = 0; i < BELAY_MAX_RANK; i++)
+        params.i[i] = axes[i];
+    return bl_op_record_view(context, x, bl_view_permute(context, x, axes), bl_grad_permute, &params);
+}
+
+belay_tensor bl_op_axis_last(belay_context *context, belay_tensor x, int axis)
+{
+    int rank = belay_tensor_shape(x).rank;
+    int64_t axes[BELAY_MAX_RANK] = {0};
+    if (axis >= rank - 1)
+        return x;
+    for (int i = 0; i < rank; i++)
+        axes[i] = i < axis ? i : i < rank - 1 ? i + 1 : axis;
+    return permuted(context, x, axes);
+}
+
+belay_tensor bl_op_axis_back(belay_context *context, belay_tensor x, int axis)
+{
+    int rank = belay_tensor_shape(x).rank;
+    int64_t axes[BELAY_MAX_RANK] = {0};
+    if (belay_tensor_is_nil(x) || axis >= rank - 1)
+        return x;
+    for (int i = 0; i < rank; i++)
+        axes[i] = i < axis ? i : i == axis ? rank - 1 : i - 1;
+    return permuted(context, x, axes);
+}
+
+bool bl_op_fold(belay_context *context, const belay_shape *shape, int first, int last, belay_shape *out)
+{
+    *out = (belay_shape){.rank = 3};
+    bool fits = bl_checked_product(shape->size, first, &out->size[0]) &&
+                bl_checked_product(shape->size + first, last - first, &out->size[1]) &&
+                bl_checked_product(shape->size + last, shape->rank - last, &out->size[2]);
+    if (!fits)
+        bl_context_raise(context, BELAY_SIZE_OVERFLOW, "a product of a tensor's sizes passes 2^63 - 1");
+    return fits;
+}
+
+bool bl_op_is_here(belay_context *context, const char *name, belay_tensor tensor)
+{
+    if (belay_tensor_is_nil(tensor))
+        return false;
+    if (tensor.context != context->number) {
+        bl_context_raise(context, BELAY_LIFE_FOREIGN, "%s belongs to another context", name);
+        return false;
+    }
+    return bl_slot_use(context, tensor) != NULL;
 }
 
 belay_context *bl_op_context(const belay_tensor *tensors, int n)

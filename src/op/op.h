@@ -18,6 +18,16 @@ belay_tensor bl_op_record_view(belay_context *context, belay_tensor x, belay_ten
 belay_tensor bl_op_reshape(belay_context *context, belay_tensor x, const belay_shape *shape);
 belay_tensor bl_op_contiguous(belay_context *context, belay_tensor x);
 
+/* The axis (from 0) moved behind the others, and back from there; recorded. */
+belay_tensor bl_op_axis_last(belay_context *context, belay_tensor x, int axis);
+belay_tensor bl_op_axis_back(belay_context *context, belay_tensor x, int axis);
+
+/* Sizes [before first, first to last - 1, from last on] of a shape; false after size.overflow. */
+bool bl_op_fold(belay_context *context, const belay_shape *shape, int first, int last, belay_shape *out);
+
+/* Whether a handle lives in this context; says what is wrong unless it is nil. */
+bool bl_op_is_here(belay_context *context, const char *name, belay_tensor tensor);
+
 /* First of some handles that is not nil: its context, or NULL. */
 belay_context *bl_op_context(const belay_tensor *tensors, int n);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops that move or rename elements. */
+#include <inttypes.h>
+
+#include "base/checked.h"
 #include "op/op.h"
 
 belay_tensor belay_view(belay_tensor x, belay_shape shape)
@@ -8,14 +11,17 @@ belay_tensor belay_view(belay_tensor x, belay_shape shape)
     BL_ENTER(context);
     if (context == NULL || bl_slot_use(context, x) == NULL)
         return (belay_tensor){0};
+    if (shape.rank < 0 || shape.rank > BELAY_MAX_RANK) {
+        bl_context_raise(context, BELAY_SHAPE_RANK, "a view of %d axes: the most are %d", shape.rank, BELAY_MAX_RANK);
+        return (belay_tensor){0};
+    }
     int64_t known = 1;
     int open = -1;
-    for (int i = 0; i < shape.rank && i < BELAY_MAX_RANK; i++) {
+    for (int i = 0; i < shape.rank; i++)
         if (shape.size[i] == -1 && open < 0)
             open = i;
-        else if (__builtin_mul_overflow(known, shape.size[i], &known))
+        else if (!bl_checked_mul(known, shape.size[i], &known))
             known = 0;
-    }
     if (open >= 0 && known > 0)
         shape.size[open] = belay_tensor_n_elements(x) / known;
     return bl_op_reshape(context, x, &shape);
@@ -39,4 +45,161 @@ belay_tensor belay_contiguous(belay_tensor x)
     belay_context *context = bl_tensor_context(x);
     BL_ENTER(context);
     return context != NULL && bl_slot_use(context, x) != NULL ? bl_op_contiguous(context, x) : (belay_tensor){0};
+}
+
+belay_tensor belay_permute(belay_tensor x, const int *axes, int n)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    const bl_slot *slot = context != NULL ? bl_slot_use(context, x) : NULL;
+    if (slot == NULL)
+        return (belay_tensor){0};
+    if (n != slot->rank) {
+        bl_context_raise(context, BELAY_SHAPE_RANK, "permute names %d axes of a tensor with %d", n, slot->rank);
+        return (belay_tensor){0};
+    }
+    bl_params params = {0};
+    unsigned seen = 0;
+    for (int i = 0; i < n; i++) {
+        int axis = bl_view_axis(context, x, axes[i]);
+        if (axis < 0)
+            return (belay_tensor){0};
+        if (seen >> axis & 1) {
+            bl_context_raise(context, BELAY_SHAPE_AXIS, "permute names axis %d twice", axis);
+            return (belay_tensor){0};
+        }
+        seen |= 1u << axis;
+        params.i[i] = axis;
+    }
+    return bl_op_record_view(context, x, bl_view_permute(context, x, params.i), bl_grad_permute, &params);
+}
+
+belay_tensor belay_expand(belay_tensor x, belay_shape shape)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    if (context == NULL)
+        return (belay_tensor){0};
+    return bl_op_record_view(context, x, bl_view_expand(context, x, &shape), bl_grad_expand, NULL);
+}
+
+belay_tensor belay_slice(belay_tensor x, int axis, int64_t start, int64_t stop, int64_t step)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    axis = context != NULL ? bl_view_axis(context, x, axis) : -1;
+    if (axis < 0)
+        return (belay_tensor){0};
+    int64_t n = belay_tensor_shape(x).size[axis];
+    start += start < 0 ? n : 0;
+    stop = stop == BELAY_END ? n : stop < 0 ? stop + n : stop;
+    bl_params params = {.i = {axis, start, stop, step}};
+    return bl_op_record_view(context, x, bl_view_slice(context, x, axis, start, stop, step), bl_grad_slice, &params);
+}
+
+belay_tensor belay_select(belay_tensor x, int axis, int64_t index)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    axis = context != NULL ? bl_view_axis(context, x, axis) : -1;
+    if (axis < 0)
+        return (belay_tensor){0};
+    int64_t n = belay_tensor_shape(x).size[axis];
+    if (index < -n || index >= n) {
+        bl_context_raise(context, BELAY_SHAPE_AXIS, "index %" PRId64 " of axis %d, which has size %" PRId64, index,
+                         axis, n);
+        return (belay_tensor){0};
+    }
+    bl_params params = {.i = {axis, index < 0 ? index + n : index}};
+    return bl_op_record_view(context, x, bl_view_select(context, x, axis, params.i[1]), bl_grad_select, &params);
+}
+
+void belay_split(belay_tensor x, int axis, const int64_t *sizes, int n, belay_tensor *out)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    for (int k = 0; k < n; k++)
+        out[k] = (belay_tensor){0};
+    axis = context != NULL ? bl_view_axis(context, x, axis) : -1;
+    if (axis < 0)
+        return;
+    int64_t total = 0, start = 0, has = belay_tensor_shape(x).size[axis];
+    bool fits = true;
+    for (int k = 0; k < n && fits; k++)
+        fits = sizes[k] >= 0 && bl_checked_add(total, sizes[k], &total);
+    if (!fits || total != has) {
+        bl_context_raise(context, BELAY_SHAPE_CONTRACT,
+                         "split into %d parts of %" PRId64 " in all along axis %d, which has size %" PRId64, n, total,
+                         axis, has);
+        return;
+    }
+    for (int k = 0; k < n; start += sizes[k++])
+        out[k] = belay_slice(x, axis, start, start + sizes[k], 1);
+}
+
+/* Shapes and dtypes of what cat joins; false after a fault or for a nil among them. */
+static bool joined_shape(belay_context *context, const belay_tensor *in, int n, int axis, belay_shape *out)
+{
+    const bl_slot *first = bl_slot_get(context, in[0]);
+    *out = bl_slot_shape(first);
+    out->size[axis] = 0;
+    for (int k = 0; k < n; k++) {
+        if (belay_tensor_is_nil(in[k]))
+            return false;
+        if (in[k].context != context->number) {
+            bl_context_raise(context, BELAY_LIFE_FOREIGN, "operand %d of cat belongs to another context", k);
+            return false;
+        }
+        const bl_slot *slot = bl_slot_use(context, in[k]);
+        if (slot == NULL)
+            return false;
+        bool fits = slot->rank == first->rank;
+        for (int i = 0; i < first->rank && fits; i++)
+            fits = i == axis || slot->size[i] == first->size[i];
+        if (!fits || slot->dtype != first->dtype) {
+            bl_text words[2] = {{0}, {0}};
+            belay_shape shapes[2] = {bl_slot_shape(first), bl_slot_shape(slot)};
+            bl_report_shape(&shapes[0], &words[0]);
+            bl_report_shape(&shapes[1], &words[1]);
+            bl_context_raise(context, fits ? BELAY_TYPE_DTYPE : BELAY_SHAPE_CONTRACT,
+                             "cat along axis %d of operand 0 %s %s and operand %d %s %s", axis, bl_text_get(&words[0]),
+                             belay_dtype_name(first->dtype), k, bl_text_get(&words[1]), belay_dtype_name(slot->dtype));
+            bl_text_fini(&words[0]);
+            bl_text_fini(&words[1]);
+            return false;
+        }
+        if (!bl_checked_add(out->size[axis], slot->size[axis], &out->size[axis])) {
+            bl_context_raise(context, BELAY_SIZE_OVERFLOW, "cat along axis %d has a size above 2^63 - 1", axis);
+            return false;
+        }
+    }
+    return true;
+}
+
+belay_tensor belay_cat(const belay_tensor *in, int n, int axis)
+{
+    belay_context *context = bl_op_context(in, n);
+    BL_ENTER(context);
+    if (context == NULL || belay_tensor_is_nil(in[0]))
+        return (belay_tensor){0};
+    axis = bl_view_axis(context, in[0], axis);
+    belay_shape shape;
+    if (axis < 0 || !joined_shape(context, in, n, axis, &shape))
+        return (belay_tensor){0};
+    belay_tensor y = bl_tensor_new(context, belay_tensor_dtype(in[0]), &shape, NULL);
+    int64_t start = 0;
+    for (int k = 0; k < n && !belay_tensor_is_nil(y); k++) {
+        int64_t size = belay_tensor_shape(in[k]).size[axis];
+        belay_tensor place = bl_view_slice(context, y, axis, start, start + size, 1);
+        if (!bl_launch_move(context, place, in[k]))
+            return (belay_tensor){0};
+        bl_tensor_drop(context, place);
+        start += size;
+    }
+    if (belay_tensor_is_nil(y) || !bl_grad_is_wanted(context, in, n))
+        return y;
+    bl_node *node = bl_grad_record(context, bl_grad_cat, in, n, &y, 1);
+    if (node != NULL)
+        node->params.i[0] = axis;
+    return y;
 }

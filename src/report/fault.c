@@ -124,6 +124,8 @@ static const char *hint_of(const bl_report_fault *f)
 {
     if (f->operand < 0 || f->element < 0)
         return NULL;
+    if (f->got == f->limit && f->code == BELAY_INDEX_LABEL)
+        return "the value equals the bound: labels may be counted from 1";
     if (f->got == f->limit)
         return "the value equals the bound: off by one, or a padding id of its own that the table has no row for";
     if (f->got < 0)
