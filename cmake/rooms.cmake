@@ -56,13 +56,18 @@ if(cli_sources)
   add_executable(belay_cli ${cli_sources})
   target_link_libraries(belay_cli PRIVATE belay_static)
   set_target_properties(belay_cli PROPERTIES OUTPUT_NAME belay ENABLE_EXPORTS OFF)
+  list(JOIN belay_left_out ", " left_out_text)
+  target_compile_definitions(belay_cli PRIVATE BELAY_VERSION="${PROJECT_VERSION}" BELAY_LEFT_OUT="${left_out_text}"
+    BELAY_COMPILER="${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}" BELAY_BUILD="${CMAKE_BUILD_TYPE}"
+    $<$<BOOL:${libdw_FOUND}>:BL_HAVE_LIBDW=1>)
 endif()
 
 # The generator of the pages in docs/ that come from rows: `belay_generate FOLDER` writes all of them.  It stands on the
 # rows alone, since the library includes a header that it writes.
 file(GLOB generate_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/generate/*.c)
 if(generate_sources)
-  file(GLOB row_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/*.c ${PROJECT_SOURCE_DIR}/src/base/*.c)
+  file(GLOB row_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/*.c ${PROJECT_SOURCE_DIR}/src/base/*.c
+    ${PROJECT_SOURCE_DIR}/src/train/setting_*.c)
   add_executable(belay_generate ${generate_sources} ${row_sources})
   target_link_libraries(belay_generate PRIVATE belay_flags m)
 endif()

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Settings from a config and into run.json. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/memory.h"
+#include "file/path.h"
 #include "train/settings.h"
 
 /* ---- out -------------------------------------------------------------------------------------------------------- */

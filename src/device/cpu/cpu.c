@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cpu device: synchronous, the embedded default.  A launch runs on OpenMP threads; which thread does what never
  * changes a bit of the result. */
-#include <cblas.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "device/cpu/blas.h"
 #include "device/cpu/kernel.h"
 
 extern const bl_device_api bl_device_cpu;
@@ -170,7 +170,9 @@ static belay_code open_cpu(const bl_device_options *options, bl_device **out, bl
     if (options->ordinal != 0)
         return bl_error_set(error, BELAY_PLACE_ABSENT, "device cpu:%d does not exist; there is one cpu",
                             options->ordinal);
+    int n_threads = options->threads > 0 ? options->threads : allowed_processors();
     TRY(check_processor(error));
+    TRY(bl_cpu_blas_open(n_threads, error));
     bl_cpu *cpu = bl_alloc(1, sizeof *cpu);
     if (cpu != NULL) {
         cpu->pool = bl_pool_new();
@@ -184,7 +186,7 @@ static belay_code open_cpu(const bl_device_options *options, bl_device **out, bl
     memset(cpu->ring, 0, sizeof *cpu->ring);
     cpu->device = (bl_device){.api = &bl_device_cpu, .ordinal = 0};
     snprintf(cpu->device.name, sizeof cpu->device.name, "cpu");
-    cpu->threads = options->threads > 0 ? options->threads : allowed_processors();
+    cpu->threads = n_threads;
     fill_entries(cpu);
     *out = &cpu->device;
     return BELAY_OK;

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Help, all of it from the table of commands and their rows. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "cli/cli.h"
+
+enum { OPTION_COLUMNS = 34 };
+
+void bl_cli_help_version(FILE *out) { fprintf(out, "belay %s\n", BELAY_VERSION); }
+
+void bl_cli_help(FILE *out)
+{
+    fputs(
+        "usage: belay COMMAND [OPTION...]\n\nTrains models; an illegal memory access is an ordinary, named event.\n\n",
+        out);
+    for (int i = 0; bl_cli_commands[i] != NULL; i++) {
+        const bl_command *c = bl_cli_commands[i];
+        int width = fprintf(out, "  belay %s%s%s", c->name, c->arguments[0] != '\0' ? " " : "", c->arguments);
+        fprintf(out, "%*s%s\n", width < OPTION_COLUMNS ? OPTION_COLUMNS - width : 2, "", c->says);
+    }
+    fputs("\n`belay COMMAND --help` lists its options.  `belay --version` prints the version.\n"
+          "Exit status: 0 fine, 1 a check failed, 2 usage, 3 the run ended on a fault, 4 the world (file, memory, "
+          "absent\n"
+          "device), 70 a bug of Belay's; 128 + signal after a stop that was asked for.\n",
+          out);
+}
+
+/* "  --lr X" and, from a fixed column on, the help with the default. */
+static void print_option(const bl_setting_row *row, FILE *out)
+{
+    bl_text left = {0}, right = {0};
+    bl_text_format(&left, "  --%s%s", row->name, row->kind == BL_KIND_FLAG ? "" : " ");
+    bl_setting_place_describe(row, &left);
+    bl_setting_default_describe(row, &right);
+    const char *gap = left.n_bytes < OPTION_COLUMNS - 1 ? "" : "\n";
+    int width = left.n_bytes < OPTION_COLUMNS - 1 ? OPTION_COLUMNS - (int)left.n_bytes : OPTION_COLUMNS;
+    fprintf(out, "%s%s%*s%s", bl_text_get(&left), gap, width, "", row->help);
+    if (right.n_bytes > 0 && row->kind != BL_KIND_FLAG && row->kind != BL_KIND_PAIRS)
+        fprintf(out, " [%s]", bl_text_get(&right));
+    fputc('\n', out);
+    bl_text_fini(&left);
+    bl_text_fini(&right);
+}
+
+void bl_cli_help_command(const bl_command *command, FILE *out)
+{
+    fprintf(out, "usage: belay %s%s%s [OPTION...]\n\n%s\n", command->name, command->arguments[0] != '\0' ? " " : "",
+            command->arguments, command->says);
+    if (command->more[0] != '\0')
+        fprintf(out, "\n%s\n", command->more);
+    for (int group = 0; group < BL_N_GROUPS; group++) {
+        bool headed = false;
+        for (int i = 0; i < command->n_rows; i++) {
+            const bl_setting_row *row = &command->rows[i];
+            if ((int)row->group != group)
+                continue;
+            if (!headed)
+                fprintf(out, "\n%s\n", bl_setting_group_name(row->group));
+            headed = true;
+            print_option(row, out);
+        }
+    }
+    fputs("\noutput\n  --json                          Print one JSON document on stdout and nothing else there.\n"
+          "  --help                          Print this.\n\nexample\n",
+          out);
+    for (const char *line = command->example; *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+        fprintf(out, "  %.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+}

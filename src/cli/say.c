@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Everything that a command writes.  Errors and warnings go to stderr; results to stdout, or into the document. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <utf8proc.h>
+
+#include "cli/cli.h"
+
+/* ---- the terminal ------------------------------------------------------------------------------------------------ */
+
+bool bl_cli_has_colour(FILE *stream)
+{
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+    if ((none != NULL && none[0] != '\0') || term == NULL || strcmp(term, "dumb") == 0)
+        return false;
+    return isatty(fileno(stream)) == 1;
+}
+
+/* One line with control characters escaped; "belay:" coloured where that is wanted. */
+static void print_line(const char *line, size_t length, bool is_warning)
+{
+    static const char head[] = "belay:";
+    bl_text escaped = {0};
+    bool coloured = bl_cli_has_colour(stderr) && length > strlen(head) && strncmp(line, head, strlen(head)) == 0;
+    bl_text_add_escaped(&escaped, line, (int64_t)length, INT64_MAX);
+    if (coloured)
+        fprintf(stderr, "\x1b[1;%dm%s\x1b[0m%s\n", is_warning ? 33 : 31, head, bl_text_get(&escaped) + strlen(head));
+    else
+        fprintf(stderr, "%s\n", bl_text_get(&escaped));
+    bl_text_fini(&escaped);
+}
+
+static void print_paragraph(bl_cli *cli, belay_code code, const char *text)
+{
+    bl_cli_bar_clear(cli);
+    while (*text != '\0') {
+        size_t length = strcspn(text, "\n");
+        print_line(text, length, belay_code_severity(code) == BELAY_SEVERITY_WARNING);
+        text += length + (text[length] == '\n');
+    }
+}
+
+/* ---- errors ------------------------------------------------------------------------------------------------------- */
+
+/* Keeps what was told for the document: a bounded list, and the first fault for the exit status. */
+static void keep(bl_cli *cli, belay_code code, const char *text)
+{
+    enum { MOST = 1000 };
+    cli->n_told++;
+    if (cli->told == BELAY_OK && belay_code_severity(code) != BELAY_SEVERITY_WARNING) {
+        cli->told = code;
+        cli->status_of_told = belay_code_status(code);
+    }
+    if (cli->document == NULL || cli->n_told > MOST)
+        return;
+    json_t *list = json_object_get(cli->document, "faults"), *entry = json_object();
+    if (list == NULL)
+        bl_cli_put(cli, cli->document, "faults", list = json_array());
+    bl_cli_put_text(cli, entry, "code", belay_code_name(code));
+    bl_cli_put_text(cli, entry, "text", text);
+    if (json_array_append_new(list, entry) != 0)
+        cli->lacks_memory = true;
+}
+
+void bl_cli_log(void *state, belay_code code, const char *text)
+{
+    bl_cli *cli = state;
+    print_paragraph(cli, code, text);
+    keep(cli, code, text);
+}
+
+static void describe(const bl_error *error, bl_text *out)
+{
+    bl_text_format(out, "belay: %s (%s)\n", error->what, belay_code_name(error->code));
+    for (const char *fact = error->facts; *fact != '\0';) {
+        size_t length = strcspn(fact, "\n");
+        bl_text_format(out, "    %.*s\n", (int)length, fact);
+        fact += length + (fact[length] == '\n');
+    }
+    bl_text_format(out, "    try: %s\n", bl_error_advice(error));
+}
+
+int bl_cli_fail(bl_cli *cli, const bl_error *error)
+{
+    bl_text words = {0};
+    describe(error, &words);
+    if (words.failed) { /* no memory to build it in: as much as needs none */
+        bl_cli_bar_clear(cli);
+        fprintf(stderr, "belay: %s (%s)\n", error->what, belay_code_name(error->code));
+    } else {
+        bl_cli_log(cli, error->code, bl_text_get(&words));
+    }
+    bl_text_fini(&words);
+    return bl_cli_end(cli, belay_code_status(error->code));
+}
+
+/* ---- the document -------------------------------------------------------------------------------------------------- */
+
+void bl_cli_put(bl_cli *cli, json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, value) != 0)
+        cli->lacks_memory = true;
+}
+
+void bl_cli_put_int(bl_cli *cli, json_t *object, const char *key, int64_t value)
+{
+    bl_cli_put(cli, object, key, json_integer(value));
+}
+
+void bl_cli_put_real(bl_cli *cli, json_t *object, const char *key, double value)
+{
+    bl_cli_put(cli, object, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+void bl_cli_put_text(bl_cli *cli, json_t *object, const char *key, const char *value)
+{
+    bl_cli_put(cli, object, key, value != NULL ? json_string(value) : json_null());
+}
+
+static belay_code print_document(bl_cli *cli, bl_error *error)
+{
+    if (cli->lacks_memory || json_dumpf(cli->document, stdout, JSON_INDENT(2)) != 0)
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the JSON document");
+    fputc('\n', stdout);
+    return BELAY_OK;
+}
+
+/* Results that could not be written are a failure of their own. */
+static belay_code flush_output(bl_error *error)
+{
+    char reason[128];
+    bool had_failed = ferror(stdout) != 0;
+    if (fflush(stdout) == 0 && !had_failed)
+        return BELAY_OK;
+    bl_error_set(error, BELAY_FILE_WRITE, "cannot write to standard output: %s", bl_error_errno(errno, reason));
+    return BELAY_FILE_WRITE;
+}
+
+int bl_cli_end(bl_cli *cli, int status)
+{
+    bl_error error = {0};
+    bl_cli_bar_clear(cli);
+    if (cli->document != NULL) {
+        bl_cli_put_int(cli, cli->document, "status", status);
+        if (print_document(cli, &error) == BELAY_OK)
+            (void)flush_output(&error);
+        json_decref(cli->document);
+        cli->document = NULL;
+    } else {
+        (void)flush_output(&error);
+    }
+    if (error.code == BELAY_OK)
+        return status;
+    fprintf(stderr, "belay: %s (%s)\n    try: %s\n", error.what, belay_code_name(error.code), bl_error_advice(&error));
+    return status != 0 ? status : belay_code_status(error.code);
+}
+
+/* ---- results ------------------------------------------------------------------------------------------------------- */
+
+static int columns_of(const char *bytes, int64_t n_bytes)
+{
+    int columns = 0;
+    for (int64_t i = 0; i < n_bytes;) {
+        utf8proc_int32_t letter;
+        utf8proc_ssize_t length = utf8proc_iterate((const utf8proc_uint8_t *)bytes + i, n_bytes - i, &letter);
+        columns += length > 0 ? utf8proc_charwidth(letter) : 1;
+        i += length > 0 ? length : 1;
+    }
+    return columns;
+}
+
+int bl_cli_columns(const char *text)
+{
+    bl_text escaped = {0};
+    bl_text_add_escaped(&escaped, text, (int64_t)strlen(text), INT64_MAX);
+    int columns = columns_of(bl_text_get(&escaped), escaped.n_bytes);
+    bl_text_fini(&escaped);
+    return columns;
+}
+
+void bl_cli_print(const char *text, int width)
+{
+    bl_text escaped = {0};
+    bl_text_add_escaped(&escaped, text, (int64_t)strlen(text), INT64_MAX);
+    int missing = abs(width) - columns_of(bl_text_get(&escaped), escaped.n_bytes);
+    if (width < 0 && missing > 0)
+        printf("%*s", missing, "");
+    fputs(bl_text_get(&escaped), stdout);
+    if (width > 0 && missing > 0)
+        printf("%*s", missing, "");
+    bl_text_fini(&escaped);
+}
+
+void bl_cli_print_real(double value, int width)
+{
+    if (isnan(value))
+        printf("%*s", width, "-");
+    else
+        printf("%*.4f", width, value);
+}
+
+belay_context *bl_cli_open(bl_cli *cli, const bl_cli_place *place)
+{
+    return belay_open(
+        &(belay_options){.device = place->device, .threads = (int)place->threads, .log = bl_cli_log, .log_state = cli});
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A setting's default and limits in words, and its value as the text that sets it. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "train/setting_rows.h"
+
+/* The shortest digits that read back as the same number. */
+static void add_real(double value, bl_text *out)
+{
+    char digits[40];
+    for (int precision = 1; precision <= 17; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, value);
+        if (strtod(digits, NULL) == value)
+            break;
+    }
+    bl_text_add(out, digits);
+}
+
+static void add_choices(const bl_setting_row *row, const char *between, const char *last, bl_text *out)
+{
+    for (int i = 0; row->choices[i] != NULL; i++)
+        bl_text_format(out, "%s%s", i == 0 ? "" : row->choices[i + 1] == NULL ? last : between, row->choices[i]);
+}
+
+void bl_setting_place_describe(const bl_setting_row *row, bl_text *out)
+{
+    if (row->kind == BL_KIND_CHOICE)
+        add_choices(row, "|", "|", out);
+    else
+        bl_text_add(out, row->place);
+}
+
+void bl_setting_default_describe(const bl_setting_row *row, bl_text *out)
+{
+    if (row->words[0] != '\0')
+        bl_text_add(out, row->words);
+    else if (row->kind == BL_KIND_INT)
+        bl_text_format(out, "%" PRId64, row->int_default);
+    else if (row->kind == BL_KIND_REAL)
+        add_real(row->real_default, out);
+    else if (row->kind == BL_KIND_CHOICE)
+        bl_text_add(out, row->choices[row->int_default]);
+    else if (row->text_default != NULL)
+        bl_text_add(out, row->text_default);
+}
+
+static void describe_int(const bl_setting_row *row, bl_text *out)
+{
+    if (row->int_high == INT64_MAX)
+        bl_text_format(out, "a whole number from %" PRId64 " on", row->int_low);
+    else
+        bl_text_format(out, "a whole number from %" PRId64 " to %" PRId64, row->int_low, row->int_high);
+}
+
+static void describe_real(const bl_setting_row *row, bl_text *out)
+{
+    bl_text_add(out, row->open == BL_OPEN_LOW ? "a number above " : "a number from ");
+    add_real(row->real_low, out);
+    if (row->real_high >= 1e30) {
+        bl_text_add(out, " on");
+        return;
+    }
+    bl_text_add(out, row->open == BL_OPEN_LOW ? " and at most " : row->open == BL_OPEN_HIGH ? " to below " : " to ");
+    add_real(row->real_high, out);
+}
+
+void bl_setting_limits_describe(const bl_setting_row *row, bl_text *out)
+{
+    switch (row->kind) {
+    case BL_KIND_INT:
+        describe_int(row, out);
+        break;
+    case BL_KIND_REAL:
+        describe_real(row, out);
+        break;
+    case BL_KIND_CHOICE:
+        add_choices(row, ", ", " or ", out);
+        break;
+    case BL_KIND_TEXT:
+        bl_text_add(out, "a text that is not empty");
+        break;
+    case BL_KIND_PAIRS:
+        bl_text_add(out, "an epoch and a batch, both from 0, as in 0:12");
+        break;
+    case BL_KIND_FLAG:
+        bl_text_add(out, "on or off");
+        break;
+    }
+}
