@@ -6,10 +6,14 @@
 
 #include "train/setting_rows.h"
 
-/* The shortest digits that read back as the same number. */
+/* Whole numbers as such, else the shortest digits that read back as the same number. */
 static void add_real(double value, bl_text *out)
 {
     char digits[40];
+    if (value >= -1e6 && value <= 1e6 && value == (double)(int64_t)value) {
+        bl_text_format(out, "%" PRId64, (int64_t)value);
+        return;
+    }
     for (int precision = 1; precision <= 17; precision++) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (strtod(digits, NULL) == value)

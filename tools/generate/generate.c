@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes what derives from rows: `belay_generate FOLDER` makes FOLDER/docs/ops.md, docs/faults.md and
+/* Writes what derives from rows: `belay_generate FOLDER` makes FOLDER/docs/ops.md, docs/faults.md, docs/settings.md and
  * include/belay/op_rows.h.  A test compares them with what is committed; `make docs` writes them there. */
 #include <errno.h>
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 
 #include "base/attributes.h"
 #include "kernel/row.h"
+#include "train/setting_rows.h"
 
 typedef void (*page_writer)(FILE *out);
 
@@ -116,6 +117,53 @@ static void write_faults(FILE *out)
     }
 }
 
+/* A cell made of words; empty where there are none. */
+static void write_text_cell(FILE *out, bl_text *text)
+{
+    write_cell(out, bl_text_get(text));
+    bl_text_clear(text);
+}
+
+static void write_setting(FILE *out, const bl_setting_row *row, bl_text *text)
+{
+    bl_text_format(text, "`--%s%s", row->name, row->kind == BL_KIND_FLAG ? "" : " ");
+    bl_setting_place_describe(row, text);
+    if (row->offset == bl_setting_rows[BL_SETTING_data].offset) {
+        bl_text_clear(text);
+        bl_text_add(text, "`DATA");
+    }
+    bl_text_add(text, "`");
+    fputs("| ", out);
+    write_text_cell(out, text);
+    bl_setting_default_describe(row, text);
+    write_text_cell(out, text);
+    if (row->kind == BL_KIND_INT || row->kind == BL_KIND_REAL || row->kind == BL_KIND_PAIRS)
+        bl_setting_limits_describe(row, text);
+    write_text_cell(out, text);
+    write_cell(out, row->unit);
+    fprintf(out, "%s |\n", row->help);
+}
+
+static void write_settings(FILE *out)
+{
+    bl_text text = {0};
+    fprintf(out, "<!-- SPDX-License-Identifier: Apache-2.0 -->\n# Settings of `belay train`\n\n%s\n\n", generated);
+    fputs(
+        "A setting comes from the command line, else from the file that `--config` names, else (with `--resume`) from "
+        "the run, else it is the default. `RUN/run.json` holds each one with who set it; `--config` reads that file, "
+        "or "
+        "any object of names and values: `{\"lr\": 0.002, \"batch\": 32, \"skip-batch\": [\"0:12\"]}`.\n",
+        out);
+    for (int group = 0; group < BL_N_GROUPS; group++) {
+        fprintf(out, "\n## %s\n\n| setting | default | limits | unit | what it does |\n|---|---|---|---|---|\n",
+                bl_setting_group_name((bl_setting_group)group));
+        for (int i = 0; i < BL_N_SETTINGS; i++)
+            if ((int)bl_setting_rows[i].group == group)
+                write_setting(out, &bl_setting_rows[i], &text);
+    }
+    bl_text_fini(&text);
+}
+
 static int write_page(const char *folder, const char *name, page_writer write)
 {
     char path[4096];
@@ -148,5 +196,6 @@ int main(int argc, char **argv)
     make_folder(argv[1], "include");
     make_folder(argv[1], "include/belay");
     return write_page(argv[1], "docs/ops.md", write_ops) | write_page(argv[1], "docs/faults.md", write_faults) |
+           write_page(argv[1], "docs/settings.md", write_settings) |
            write_page(argv[1], "include/belay/op_rows.h", write_header);
 }
