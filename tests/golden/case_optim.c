@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Optimizers: steps from given gradients, and the rates of schedules. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "golden/golden.h"
+
+enum { MAX_PARAMETERS = 8, MAX_STEPS = 64 };
+
+/* A leaf of every "param.*", in the order p0, p1, ... */
+static int parameters_of(golden *g, belay_tensor out[MAX_PARAMETERS])
+{
+    int n = 0;
+    for (; n < MAX_PARAMETERS; n++) {
+        char name[16], full[32];
+        snprintf(name, sizeof name, "p%d", n);
+        snprintf(full, sizeof full, "param.%s", name);
+        if (!golden_has(g, full))
+            break;
+        out[n] = belay_tensor_requires_grad_set(golden_input(g, name), true);
+    }
+    return n;
+}
+
+static void two_numbers(golden *g, const char *key, double out[2])
+{
+    char *end;
+    out[0] = strtod(golden_text(g, key) + 1, &end);
+    out[1] = strtod(end + strspn(end, ", "), NULL);
+}
+
+static belay_adam_options adam_options(golden *g, double clip)
+{
+    double betas[2];
+    two_numbers(g, "betas", betas);
+    return (belay_adam_options){.lr = golden_number(g, "lr"),
+                                .beta1 = betas[0],
+                                .beta2 = betas[1],
+                                .eps = golden_number(g, "eps"),
+                                .weight_decay = golden_number(g, "weight_decay"),
+                                .amsgrad = golden_flag(g, "amsgrad"),
+                                .clip = clip};
+}
+
+static belay_sgd_options sgd_options(golden *g, double clip)
+{
+    return (belay_sgd_options){.lr = golden_number(g, "lr"),
+                               .momentum = golden_number(g, "momentum"),
+                               .dampening = golden_number(g, "dampening"),
+                               .nesterov = golden_flag(g, "nesterov"),
+                               .weight_decay = golden_number(g, "weight_decay"),
+                               .clip = clip};
+}
+
+static belay_optimizer *optimizer_of(golden *g, const belay_tensor *parameters, int n)
+{
+    const char *op = golden_text(g, "op");
+    double clip = golden_is_null(g, "max_norm") ? 0 : golden_number(g, "max_norm");
+    if (strcmp(op, "sgd") == 0) {
+        belay_sgd_options options = sgd_options(g, clip);
+        return belay_sgd_over(g->context, parameters, n, &options);
+    }
+    belay_adam_options options = adam_options(g, clip);
+    return strcmp(op, "adam") == 0 ? belay_adam_over(g->context, parameters, n, &options)
+                                   : belay_adamw_over(g->context, parameters, n, &options);
+}
+
+/* The gradient of sum(p * g) is g, exactly. */
+static void give_gradients(golden *g, const belay_tensor *parameters, int n, int64_t step)
+{
+    for (int i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "grads.p%d", i);
+        belay_backward(belay_sum(belay_mul(parameters[i], golden_input_row(g, name, step)), NULL));
+    }
+}
+
+static void check_state(golden *g, const belay_optimizer *o)
+{
+    const char *name;
+    belay_tensor tensor;
+    for (int64_t i = 0; belay_optimizer_state_get(o, i, &name, &tensor); i++) {
+        char full[128];
+        snprintf(full, sizeof full, "output.state.%s", name);
+        if (strcmp(name, "t") != 0 && strcmp(name, "state") != 0)
+            golden_check(g, full, tensor);
+    }
+}
+
+static void run_optimizer(golden *g)
+{
+    belay_tensor p[MAX_PARAMETERS];
+    double norm[MAX_STEPS] = {0};
+    int n = parameters_of(g, p), n_steps = (int)golden_number(g, "steps");
+    belay_optimizer *o = optimizer_of(g, p, n);
+    for (int step = 0; step < n_steps && step < MAX_STEPS; step++) {
+        belay_scope scope = belay_scope_open(g->context);
+        give_gradients(g, p, n, step);
+        belay_optimizer_step(o);
+        norm[step] = belay_optimizer_norm_get(o);
+        for (int i = 0; i < n; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "output.p%d", i);
+            golden_check_row(g, name, step, p[i]);
+        }
+        belay_scope_close(scope);
+    }
+    check_state(g, o);
+    if (golden_has(g, "output.total_norm"))
+        golden_check_numbers(g, "output.total_norm", norm, n_steps);
+    g->n_leaves = 0; /* nothing is walked back */
+}
+
+/* ---- schedules ---- */
+
+static void run_schedule(golden *g, const belay_schedule *schedule)
+{
+    double lr[MAX_STEPS] = {0};
+    int n_steps = (int)golden_number(g, "steps");
+    belay_tensor p = belay_tensor_requires_grad_set(belay_zeros(g->context, BELAY_F32, belay_shape1(1)), true);
+    belay_sgd_options options = {.lr = golden_number(g, "base_lr"), .schedule = *schedule};
+    belay_optimizer *o = belay_sgd_over(g->context, &p, 1, &options);
+    for (int step = 0; step < n_steps && step < MAX_STEPS; step++) {
+        belay_optimizer_step(o);
+        lr[step] = belay_optimizer_lr_get(o);
+    }
+    golden_check_numbers(g, "output.lr", lr, n_steps);
+}
+
+static void run_step_lr(golden *g)
+{
+    run_schedule(g, &(belay_schedule){.kind = BELAY_SCHEDULE_STEP,
+                                      .period = (int64_t)golden_number(g, "step_size"),
+                                      .gamma = golden_number(g, "gamma")});
+}
+
+static void run_cosine_lr(golden *g)
+{
+    run_schedule(g, &(belay_schedule){.kind = BELAY_SCHEDULE_COSINE,
+                                      .period = (int64_t)golden_number(g, "T_max"),
+                                      .end = golden_number(g, "eta_min")});
+}
+
+static void run_linear_lr(golden *g)
+{
+    run_schedule(g, &(belay_schedule){.warmup = (int64_t)golden_number(g, "total_iters"),
+                                      .warmup_start = golden_number(g, "start_factor")});
+}
+
+static void run_lambda_lr(golden *g)
+{
+    int64_t warmup = (int64_t)golden_number(g, "warmup_steps");
+    run_schedule(g, &(belay_schedule){.kind = BELAY_SCHEDULE_LINEAR,
+                                      .period = (int64_t)golden_number(g, "total_steps") - warmup,
+                                      .warmup = warmup});
+}
+
+const golden_op golden_optim_ops[] = {
+    {"sgd", .run = run_optimizer},
+    {"adam", .run = run_optimizer},
+    {"adamw", .run = run_optimizer},
+    {"StepLR", .run = run_step_lr},
+    {"CosineAnnealingLR", .run = run_cosine_lr},
+    {"LinearLR", .run = run_linear_lr},
+    {"LambdaLR", .run = run_lambda_lr},
+    {0},
+};

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reductions, rows, losses. */
+#include <string.h>
+
+#include "golden/golden.h"
+
+static belay_axes axes_option(golden *g, const char *key)
+{
+    int64_t dims[BELAY_MAX_RANK];
+    belay_axes axes = {.n = golden_list(g, key, dims)};
+    for (int i = 0; i < axes.n; i++)
+        axes.axis[i] = (int)dims[i];
+    axes.keep = !golden_is_null(g, "keepdim") && golden_flag(g, "keepdim");
+    return axes;
+}
+
+static void run_sum(golden *g)
+{
+    belay_axes axes = axes_option(g, "dims");
+    golden_output(g, "y", belay_sum(golden_input(g, "x"), &axes));
+}
+
+static void run_mean(golden *g)
+{
+    belay_axes axes = axes_option(g, "dims");
+    golden_output(g, "y", belay_mean(golden_input(g, "x"), &axes));
+}
+
+static void run_layer_norm(golden *g)
+{
+    int64_t shape[BELAY_MAX_RANK];
+    int n_axes = golden_list(g, "normalized_shape", shape);
+    bool is_affine = golden_flag(g, "affine");
+    belay_tensor x = golden_input(g, "x");
+    belay_tensor weight = is_affine ? golden_input(g, "weight") : (belay_tensor){0};
+    belay_tensor bias = is_affine ? golden_input(g, "bias") : (belay_tensor){0};
+    golden_output(g, "y", belay_layer_norm(x, n_axes, weight, bias, golden_number(g, "eps")));
+}
+
+static void run_softmax(golden *g)
+{
+    golden_output(g, "y", belay_softmax(golden_input(g, "x"), (int)golden_number(g, "dim")));
+}
+
+static void run_log_softmax(golden *g)
+{
+    golden_output(g, "y", belay_log_softmax(golden_input(g, "x"), (int)golden_number(g, "dim")));
+}
+
+/* ---- losses ---- */
+
+static belay_reduction reduction_option(golden *g)
+{
+    const char *text = golden_text(g, "reduction");
+    return strcmp(text, "sum") == 0 ? BELAY_SUM : strcmp(text, "none") == 0 ? BELAY_NONE : BELAY_MEAN;
+}
+
+static void run_cross_entropy(golden *g)
+{
+    belay_cross_entropy_options options = {.reduction = reduction_option(g),
+                                           .has_ignore = true,
+                                           .ignore = (int64_t)golden_number(g, "ignore_index"),
+                                           .label_smoothing = golden_number(g, "label_smoothing")};
+    if (golden_flag(g, "class_weights"))
+        options.weight = golden_input(g, "weight");
+    belay_tensor x = golden_input(g, "x");
+    golden_output(g, "loss", belay_cross_entropy(x, golden_input(g, "target"), &options));
+}
+
+static void run_mse(golden *g)
+{
+    belay_tensor x = golden_input(g, "x");
+    golden_output(g, "loss", belay_mse(x, golden_input(g, "target"), reduction_option(g)));
+}
+
+const golden_op golden_row_ops[] = {
+    {"sum", .run = run_sum},
+    {"mean", .run = run_mean},
+    {"layer_norm", .run = run_layer_norm},
+    {"softmax", .run = run_softmax},
+    {"log_softmax", .run = run_log_softmax},
+    {"cross_entropy", .run = run_cross_entropy},
+    {"mse_loss", .run = run_mse},
+    {0},
+};
