@@ -46,9 +46,7 @@ void belay_optimizer_free(belay_optimizer *o)
     optimizer_free(o);
 }
 
-/* ---- parts
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- parts ----------------------------------------------------------------------------------------------------------- */
 
 static bool is_listed(const belay_optimizer *o, belay_tensor leaf)
 {
@@ -241,8 +239,7 @@ belay_optimizer *bl_optim_new(belay_context *context, const bl_optim_list *list,
     return NULL;
 }
 
-/* ---- what a checkpoint holds
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- what a checkpoint holds ----------------------------------------------------------------------------------------- */
 
 int64_t belay_optimizer_n_state(const belay_optimizer *o) { return o != NULL ? o->n_entries : 0; }
 

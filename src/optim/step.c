@@ -8,9 +8,7 @@
 #include "base/checked.h"
 #include "optim/optim.h"
 
-/* ---- hooks
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- hooks ----------------------------------------------------------------------------------------------------------- */
 
 void bl_optim_hook_add(belay_context *context, bl_commit_hook *hook)
 {
@@ -39,9 +37,7 @@ static void run_hooks(belay_optimizer *o)
     }
 }
 
-/* ---- launches
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- launches -------------------------------------------------------------------------------------------------------- */
 
 static bl_fault_ring *ring_of(const belay_context *context) { return context->device->api->ring(context->device); }
 
@@ -128,8 +124,7 @@ static bool launch(belay_optimizer *o)
     return run_age(o) && ran;
 }
 
-/* ---- the window's end
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- the window's end ------------------------------------------------------------------------------------------------ */
 
 static void read_state(const belay_optimizer *o, double state[BL_OPTIM_STATE])
 {
@@ -207,8 +202,7 @@ void belay_optimizer_divisor_set(belay_optimizer *o, double divisor)
         bl_context_raise(o->context, BELAY_CONF_VALUE, "divisor is %g, outside (0, inf)", divisor);
 }
 
-/* ---- questions
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- questions ------------------------------------------------------------------------------------------------------- */
 
 static double state_at(const belay_optimizer *o, int place)
 {
