@@ -63,7 +63,7 @@ typedef struct belay_fault {
 } belay_fault;
 
 /* Faults since the context was opened or belay_faults_clear; the first since the last applied step is number 0 of those
- * that came after it.  At most 256 are kept; belay_n_faults counts all. */
+ * that came after it.  The first 256 are kept, and the one in front wherever it stands; belay_n_faults counts all. */
 BELAY_API int64_t belay_n_faults(const belay_context *context);
 BELAY_API bool belay_fault_get(const belay_context *context, int64_t number, belay_fault *out);
 /* The first fault since the last applied step; false when there is none. */

@@ -5,24 +5,28 @@
  * Journal file, version 1, native byte order, every section at a multiple of 64 bytes:
  *
  *   bl_journal_head | op names | code names | module map | string arena | sites | launches (ring) | storages (ring)
+ *   | storages alive (table)
  *
- * A ring entry is written with its serial 0, then its serial last: an entry whose serial is 0 is being written. */
+ * An entry is written with its serial 0, then its serial last: an entry whose serial is 0 is being written, or empty.
+ * The ring of storages tells births and deaths in order; the table holds the births of those that live. */
 #ifndef BL_BASE_RECORD_H
 #define BL_BASE_RECORD_H
 
 #include <stdint.h>
 
-#define BL_MAX_RANK 8
+#define BL_MAX_RANK     8
 #define BL_MAX_OPERANDS 10
 
 #ifdef BELAY_SMALL /* tiny limits, to give bugs a chance */
-#define BL_RING_FAULTS 4
+#define BL_RING_FAULTS   4
 #define BL_RING_LAUNCHES 4
 #define BL_RING_STORAGES 8
+#define BL_TABLE_ALIVE   16
 #else
-#define BL_RING_FAULTS 64
+#define BL_RING_FAULTS   64
 #define BL_RING_LAUNCHES 1024
 #define BL_RING_STORAGES 8192
+#define BL_TABLE_ALIVE   4096
 #endif
 
 /* One launch's bad elements: the lowest and how many. */
@@ -54,9 +58,9 @@ typedef struct bl_fault_ring {
 
 typedef struct bl_operand_record {
     uint64_t address;
-    uint64_t n_bytes;  /* extent from address that the launch may touch */
-    uint64_t storage;  /* serial of the storage */
-    uint32_t name;     /* offset into the string arena */
+    uint64_t n_bytes; /* extent from address that the launch may touch */
+    uint64_t storage; /* serial of the storage */
+    uint32_t name;    /* offset into the string arena */
     uint8_t dtype;
     uint8_t rank;
     uint8_t is_output;
@@ -97,25 +101,27 @@ typedef struct bl_journal_section {
     uint64_t n_bytes;
 } bl_journal_section;
 
-#define BL_JOURNAL_MAGIC 0x4C4E524A59414C42ull /* "BLAYJRNL" */
+#define BL_JOURNAL_MAGIC   0x4C4E524A59414C42ull /* "BLAYJRNL" */
 #define BL_JOURNAL_VERSION 1
 
 typedef struct bl_journal_head {
     uint64_t magic;
     uint32_t version;
     uint32_t pid;
-    int64_t started; /* seconds since 1970 */
-    uint64_t n_launches; /* last serial written */
-    uint64_t n_storages;
-    uint64_t closed; /* 1: the context was closed in order */
+    int64_t started;                      /* seconds since 1970 */
+    uint64_t n_launches;                  /* last serial written */
+    uint64_t n_storages;                  /* births and deaths */
+    uint64_t n_unlisted;                  /* births that found the table full */
+    uint64_t closed;                      /* 1: the context was closed in order */
     uint32_t launch_bytes, storage_bytes; /* sizes of the records, for readers of other versions */
-    bl_journal_section ops;     /* NUL-ended names, one after the other, in the order of their numbers */
-    bl_journal_section codes;   /* "number name\n" */
-    bl_journal_section modules; /* "start-end offset path\n" of the executable mappings */
-    bl_journal_section strings; /* NUL-ended; offset 0 is "" */
-    bl_journal_section sites;   /* uint64_t return addresses; index 0 is none */
+    bl_journal_section ops;               /* NUL-ended names, one after the other, in the order of their numbers */
+    bl_journal_section codes;             /* "number name\n" */
+    bl_journal_section modules;           /* "start-end offset path\n" of the executable mappings */
+    bl_journal_section strings;           /* NUL-ended; offset 0 is "" */
+    bl_journal_section sites;             /* uint64_t: return addresses, or with the top bit a text; index 0 is none */
     bl_journal_section launches;
     bl_journal_section storages;
+    bl_journal_section alive;
 } bl_journal_head;
 
 #ifndef __cplusplus

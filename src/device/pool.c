@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 
-enum { N_CLASSES = 200, SMALLEST = 64, BLOCK_ALIGNMENT = 64 };
+enum { N_CLASSES = 228, SMALLEST = 64, BLOCK_ALIGNMENT = 64 };
 
 typedef struct block_stack {
     void **block;

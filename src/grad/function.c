@@ -31,17 +31,18 @@ static void call_free(belay_context *context, void *object)
 static void rule_function(belay_context *context, bl_node *node, belay_tensor *grad_in)
 {
     belay_function_call *call = node->state;
-    uintptr_t site = context->site;
-    context->site = node->site; /* ops of backward are told with the forward's site */
     call->function->backward(call, call->state, node->grad, node->n_out, grad_in, node->n_in);
-    context->site = site;
     for (int k = 0; k < node->n_in; k++) {
+        const bl_slot *slot = bl_slot_use(context, grad_in[k]);
         belay_shape shape = belay_tensor_shape(grad_in[k]);
-        if (belay_tensor_is_nil(grad_in[k]) || memcmp(&shape, &node->in[k].shape, sizeof shape) == 0)
-            continue;
-        bl_context_raise(context, BELAY_SHAPE_CONTRACT, "backward of %s gave input %d a gradient of another shape",
-                         call->function->name, k);
-        grad_in[k] = (belay_tensor){0};
+        bool fits = slot == NULL ||
+                    (memcmp(&shape, &node->in[k].shape, sizeof shape) == 0 && slot->dtype == (int)node->in[k].dtype);
+        if (!fits)
+            bl_context_raise(context, BELAY_SHAPE_CONTRACT,
+                             "backward of %s gave input %d a gradient of another shape or dtype", call->function->name,
+                             k);
+        if (slot == NULL || !fits)
+            grad_in[k] = (belay_tensor){0};
     }
 }
 
@@ -74,34 +75,67 @@ static bool inputs_live(belay_context *context, const belay_tensor *in, int n_in
     return true;
 }
 
+/* Hands a result to the scope around the function.  What is not a temporary of the function's own (an input, what
+ * another result is already) is handed out as another view, so that its owner keeps it. */
+static belay_tensor hand_out(belay_context *context, belay_tensor result)
+{
+    const bl_slot *slot = bl_slot_use(context, result);
+    if (slot == NULL)
+        return (belay_tensor){0};
+    if (slot->owner == (int32_t)context->depth)
+        return belay_keep(result);
+    belay_shape shape = bl_slot_shape(slot);
+    return belay_keep(bl_tensor_view(context, result, &shape, slot->stride, slot->offset));
+}
+
+/* Runs forward unrecorded, in a scope of its own; a fault inside gates the step if it would have outside. */
+static void run_forward(belay_function_call *call, const belay_tensor *in, int n_in, belay_tensor *out, int n_out)
+{
+    belay_context *context = call->context;
+    bool was_recording = context->recording, was_gating = context->is_gating;
+    context->is_gating = was_gating || was_recording;
+    context->recording = false;
+    belay_scope scope = belay_scope_open(context);
+    uint32_t floor = bl_scope_floor_set(context);
+    call->function->forward(call, call->state, in, n_in, out, n_out);
+    context->floor = floor;
+    while (scope.context != NULL && context->depth > scope.depth) /* what forward left open */
+        belay_scope_close((belay_scope){context, context->depth, context->scopes[context->depth].serial});
+    for (int o = 0; o < n_out; o++)
+        out[o] = hand_out(context, out[o]);
+    belay_scope_close(scope);
+    context->is_gating = was_gating;
+    context->recording = was_recording;
+}
+
+static bool any_lives(const belay_tensor *tensors, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!belay_tensor_is_nil(tensors[i]))
+            return true;
+    return false;
+}
+
 void belay_function_apply(belay_context *context, const belay_function *function, void *state, const belay_tensor *in,
                           int n_in, uint64_t optional, belay_tensor *out, int n_out)
 {
     BL_ENTER(context);
     for (int o = 0; o < n_out; o++)
         out[o] = (belay_tensor){0};
-    bool legal = n_out >= 1 && n_out <= BL_MAX_OUT;
+    bool legal = n_in >= 0 && n_out >= 1 && n_out <= BL_MAX_OUT;
     if (!legal)
-        bl_context_raise(context, BELAY_CONF_VALUE, "%s has %d outputs, outside [1, %d]", function->name, n_out,
-                         BL_MAX_OUT);
-    belay_function_call *call =
-        legal && inputs_live(context, in, n_in, optional) ? call_new(context, function, state, in, n_in) : NULL;
+        bl_context_raise(context, BELAY_CONF_VALUE, "%s has %d inputs and %d outputs, where outputs lie in [1, %d]",
+                         function->name, n_in, n_out, BL_MAX_OUT);
+    bool runs = legal && belay_is_open(context) && inputs_live(context, in, n_in, optional);
+    belay_function_call *call = runs ? call_new(context, function, state, in, n_in) : NULL;
     if (call == NULL) {
         if (function->free != NULL)
             function->free(state);
         return;
     }
-    bool was = belay_recording_set(context, false);
-    context->in_backward |= call->records; /* a fault inside gates the step although nothing is recorded */
-    belay_scope scope = belay_scope_open(context);
-    function->forward(call, state, in, n_in, out, n_out);
-    for (int o = 0; o < n_out; o++)
-        out[o] = belay_keep(out[o]);
-    belay_scope_close(scope);
-    context->in_backward = false;
-    belay_recording_set(context, was);
+    run_forward(call, in, n_in, out, n_out);
     bl_node *node = NULL;
-    if (call->records && !belay_tensor_is_nil(out[0]))
+    if (call->records && any_lives(out, n_out))
         node = bl_grad_record(context, rule_function, in, n_in, out, n_out);
     if (node == NULL) {
         call_free(context, call);
@@ -113,7 +147,7 @@ void belay_function_apply(belay_context *context, const belay_function *function
 
 int belay_function_save(belay_function_call *call, belay_tensor tensor)
 {
-    if (!call->records)
+    if (!call->records || bl_slot_use(call->context, tensor) == NULL)
         return -1;
     belay_tensor held = bl_tensor_hold(call->context, tensor);
     if (!bl_grow(&call->saved, &call->capacity, call->n_saved + 1, sizeof *call->saved)) {

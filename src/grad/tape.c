@@ -42,13 +42,28 @@ static void recycle(belay_context *context, bl_node *node)
         bl_free(node);
 }
 
-static uint64_t tape_length(belay_context *context) { return (uint64_t)context->tape->n; }
+static uint64_t tape_mark(const belay_context *context) { return context->tape->serial; }
 
-static void tape_cut(belay_context *context, uint64_t length)
+/* Drops what was recorded after the mark. */
+static void tape_cut(belay_context *context, uint64_t mark)
 {
     bl_tape *tape = context->tape;
-    while (tape->n > (int64_t)length)
+    while (tape->n > 0 && tape->node[tape->n - 1]->serial > mark)
         recycle(context, tape->node[--tape->n]);
+}
+
+/* Drops what has been walked; what stays keeps its order. */
+static void tape_drop_walked(belay_context *context)
+{
+    bl_tape *tape = context->tape;
+    int64_t n = tape->n;
+    tape->n = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (tape->node[i]->is_walked)
+            recycle(context, tape->node[i]);
+        else
+            tape->node[tape->n++] = tape->node[i];
+    }
 }
 
 static void tape_free(void *object)
@@ -62,7 +77,7 @@ static void tape_free(void *object)
     bl_free(context->tape);
     context->tape = NULL;
     context->tape_cut = NULL;
-    context->tape_length = NULL;
+    context->tape_mark = NULL;
 }
 
 static bl_tape *tape_of(belay_context *context)
@@ -75,7 +90,7 @@ static bl_tape *tape_of(belay_context *context)
         return NULL;
     }
     context->tape = tape;
-    context->tape_length = tape_length;
+    context->tape_mark = tape_mark;
     context->tape_cut = tape_cut;
     return tape;
 }
@@ -120,7 +135,7 @@ bl_node *bl_grad_record(belay_context *context, bl_grad_rule rule, const belay_t
     }
     node->rule = rule;
     node->site = context->site;
-    node->layer = bl_journal_text(context->journal, context->layer);
+    node->layer = context->layer_text;
     node->n_in = n_in;
     node->n_out = n_out;
     for (int k = 0; k < n_in; k++) {
@@ -164,8 +179,8 @@ static bl_node *find_node(const bl_tape *tape, uint64_t serial)
     return low < tape->n && tape->node[low]->serial == serial ? tape->node[low] : NULL;
 }
 
-/* Nobody else looks at the storage: it may be added to in place, or taken over. */
-static bool is_ours(const belay_context *context, belay_tensor tensor)
+/* Nobody else looks at the storage: it may be added to in place. */
+static bool is_alone(const belay_context *context, belay_tensor tensor)
 {
     const bl_slot *slot = bl_slot_get((belay_context *)context, tensor);
     return slot != NULL && slot->storage->holders == 1 && bl_slot_is_contiguous(slot);
@@ -176,7 +191,7 @@ static void arrive(belay_context *context, belay_tensor *sum, belay_tensor grad)
 {
     if (belay_tensor_is_nil(*sum)) {
         *sum = bl_tensor_hold(context, grad);
-    } else if (is_ours(context, *sum)) {
+    } else if (is_alone(context, *sum)) {
         bl_launch_add_to(context, *sum, grad);
     } else {
         bl_call call = {.context = context, .op = BL_OP_add, .n_in = 2, .in = {*sum, grad}, .is_backward = true};
@@ -187,7 +202,13 @@ static void arrive(belay_context *context, belay_tensor *sum, belay_tensor grad)
     }
 }
 
-/* A leaf's gradient belongs to the leaf; a temporary that nobody else looks at is taken over as it is. */
+/* A temporary of the rule in work that nobody else holds: it may be taken over as it is. */
+static bool is_ours(const belay_context *context, belay_tensor tensor)
+{
+    return is_alone(context, tensor) && bl_slot_get((belay_context *)context, tensor)->owner == (int32_t)context->depth;
+}
+
+/* A leaf's gradient belongs to the leaf. */
 static void arrive_at_leaf(belay_context *context, belay_tensor leaf, belay_tensor grad)
 {
     bl_slot *slot = bl_slot_get(context, leaf);
@@ -197,16 +218,18 @@ static void arrive_at_leaf(belay_context *context, belay_tensor leaf, belay_tens
         bl_launch_add_to(context, slot->grad, grad);
         return;
     }
-    bool is_temporary = is_ours(context, grad) && bl_slot_get(context, grad)->owner > 0;
-    belay_tensor own = is_temporary ? grad : bl_launch_copy(context, grad);
+    belay_tensor own = is_ours(context, grad) ? grad : bl_launch_copy(context, grad);
     if (belay_tensor_is_nil(own))
         return;
     slot->grad = bl_tensor_own(context, own);
     bl_slot *grad_slot = bl_slot_get(context, own);
     char name[160];
+    if (slot->name == 0)
+        return;
     snprintf(name, sizeof name, "%.150s.grad", bl_journal_text_get(context->journal, slot->name));
-    if (slot->name != 0)
-        grad_slot->name = bl_journal_text(context->journal, name);
+    grad_slot->name = bl_journal_text(context->journal, name);
+    grad_slot->storage->name = grad_slot->name;
+    bl_journal_storage_name(context->journal, grad_slot->storage->place, grad_slot->name);
 }
 
 static void route(belay_context *context, const bl_edge *edge, belay_tensor grad)
@@ -218,7 +241,8 @@ static void route(belay_context *context, const bl_edge *edge, belay_tensor grad
     bl_node *to = find_node(context->tape, edge->node);
     if (to == NULL || to->is_walked)
         bl_context_raise(context, BELAY_LIFE_TAPE,
-                         "backward reached an op whose record had already been walked or dropped");
+                         "backward reached an op whose record is gone: a backward before has walked it, or its scope "
+                         "has closed");
     else
         arrive(context, &to->grad[edge->output], grad);
 }
@@ -231,7 +255,8 @@ static bool has_arrived(const bl_node *node)
     return false;
 }
 
-/* One node: its rule in a scope of its own, its gradients sent on, its holdings released. */
+/* One node: its rule in a scope of its own, its gradients sent on, its holdings released.  All of it is told with site
+ * and layer of the forward call. */
 static void walk_node(belay_context *context, bl_node *node)
 {
     belay_tensor few[BL_COUNT(node->few)] = {{0}}, *grad_in = few;
@@ -242,12 +267,20 @@ static void walk_node(belay_context *context, bl_node *node)
                          node->n_in);
         return;
     }
+    uintptr_t site = context->site;
+    uint32_t layer = context->layer_text;
+    context->site = node->site;
+    bl_layer_set(context, node->layer);
     belay_scope scope = belay_scope_open(context);
+    uint32_t floor = bl_scope_floor_set(context);
     node->rule(context, node, grad_in);
     for (int k = 0; k < node->n_in; k++)
         if (node->in[k].is_wanted && !belay_tensor_is_nil(grad_in[k]))
             route(context, &node->in[k], grad_in[k]);
+    context->floor = floor;
     belay_scope_close(scope);
+    context->site = site;
+    bl_layer_set(context, layer);
     if (grad_in != few)
         bl_free(grad_in);
     release_holdings(context, node);
@@ -256,8 +289,9 @@ static void walk_node(belay_context *context, bl_node *node)
 
 static void walk(belay_context *context, bl_node *from)
 {
-    bool was_recording = context->recording;
+    bool was_recording = context->recording, was_gating = context->is_gating, was_backward = context->in_backward;
     context->in_backward = true;
+    context->is_gating = true;
     context->recording = false;
     int64_t at = context->tape->n - 1;
     while (at >= 0 && context->tape->node[at] != from)
@@ -265,11 +299,11 @@ static void walk(belay_context *context, bl_node *from)
     for (; at >= 0; at--)
         if (!context->tape->node[at]->is_walked && has_arrived(context->tape->node[at]))
             walk_node(context, context->tape->node[at]);
-    context->in_backward = false;
+    context->in_backward = was_backward;
+    context->is_gating = was_gating;
     context->recording = was_recording;
-    uint64_t mark = context->scopes[context->depth].tape_mark;
-    while (context->tape->n > (int64_t)mark && context->tape->node[context->tape->n - 1]->is_walked)
-        recycle(context, context->tape->node[--context->tape->n]);
+    if (!was_backward) /* a walk inside of a walk leaves this to the outer one */
+        tape_drop_walked(context);
 }
 
 static void backward(belay_context *context, belay_tensor tensor, belay_tensor upstream)
@@ -281,7 +315,8 @@ static void backward(belay_context *context, belay_tensor tensor, belay_tensor u
     if (slot->node == 0 || node == NULL || node->is_walked) {
         bl_context_raise(context, BELAY_LIFE_TAPE,
                          slot->node == 0 ? "backward was called on a tensor that no recorded op made"
-                                         : "backward was called twice on the same graph");
+                                         : "backward was called on a tensor whose record is gone: a backward before "
+                                           "has walked it, or its scope has closed");
         return;
     }
     belay_shape shape = bl_slot_shape(slot), given = belay_tensor_shape(upstream);
@@ -302,8 +337,10 @@ static void backward(belay_context *context, belay_tensor tensor, belay_tensor u
     }
     belay_scope scope = belay_scope_open(context);
     bool was = belay_recording_set(context, false);
+    int output = slot->node_output;
     belay_tensor one = is_given ? upstream : bl_launch_fill(context, slot->dtype, &shape, 1);
-    arrive(context, &node->grad[slot->node_output], one);
+    if (!belay_tensor_is_nil(one))
+        arrive(context, &node->grad[output], one);
     belay_recording_set(context, was);
     belay_scope_close(scope);
     walk(context, node);

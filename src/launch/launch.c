@@ -21,12 +21,12 @@ static void write_record(const bl_call *call, const bl_proof *p)
     r->position = context->position;
     r->micro_batch = context->micro_batch;
     r->site = l->site;
-    r->layer = call->layer != 0 ? call->layer : bl_journal_text(context->journal, context->layer);
+    r->layer = call->layer != 0 ? call->layer : context->layer_text;
     r->op = (uint16_t)call->op;
     r->n_operands = (uint8_t)l->n_operands;
     r->device = 0;
     r->stream = 0;
-    r->is_backward = call->is_backward;
+    r->is_backward = call->is_backward || context->in_backward;
     for (int k = 0; k < l->n_operands; k++) {
         bl_operand_record *o = &r->operand[k];
         const bl_slot *slot = belay_tensor_is_nil(p->tensor[k]) ? NULL : bl_slot_get(context, p->tensor[k]);
@@ -136,7 +136,7 @@ bool bl_launch_run(bl_call *call)
     l->op = call->op;
     l->params = call->params;
     l->policy = call->policy != BELAY_INDEX_DEFAULT ? call->policy : context->policy;
-    l->gates = context->recording || context->in_backward;
+    l->gates = context->recording || context->is_gating;
     l->ring = context->device->api->ring(context->device);
     l->serial = ++context->n_launches;
     l->step = (uint32_t)context->step;

@@ -2,13 +2,13 @@
 /* Proofs by skeleton. */
 #include "launch/prove.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "report/site.h"
 
 /* ---- words ----------------------------------------------------------------------------------------------------------- */
 
@@ -21,9 +21,9 @@ void bl_prove_describe(const bl_call *call, bl_report_fault *f)
 {
     const bl_signature *signature = bl_signature_of(call->op);
     snprintf(f->op, sizeof f->op, "%s", bl_kernel_rows[call->op].name);
-    f->is_backward = call->is_backward;
+    f->is_backward = call->is_backward || call->context->in_backward;
     if (call->site != 0)
-        bl_report_site(call->site, f->site, sizeof f->site);
+        bl_context_site(call->context, call->site, f->site, sizeof f->site);
     if (call->layer != 0)
         snprintf(f->layer, sizeof f->layer, "%s", bl_journal_text_get(call->context->journal, call->layer));
     f->table = bl_kernel_rows[call->op].table - 1;
@@ -377,7 +377,9 @@ static bool bind_operand(const bl_call *call, const bl_signature *s, int k, int6
     for (int i = 0; i < o->n_axes; i++) {
         int symbol = o->axis[i];
         if (dim[symbol] >= 0 && dim[symbol] != slot->size[i]) {
-            const char *other = bound_by[symbol] >= 0 ? s->operand[bound_by[symbol]].name : "the forward call";
+            const char *other = bound_by[symbol] >= 0                       ? s->operand[bound_by[symbol]].name
+                                : isdigit((unsigned char)s->symbol[symbol]) ? "the op"
+                                                                            : "the forward call";
             bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
                           "axis %d of %s has size %" PRId64 ", but %s gives %" PRId64 " for it", i, o->name,
                           slot->size[i], other, dim[symbol]);
@@ -403,6 +405,9 @@ static bool bind_inputs(const bl_call *call, const bl_signature *s, bl_proof *p,
         p->launch.dim[i] = -1;
         bound_by[i] = -1;
     }
+    for (int i = 0; i < s->n_symbols; i++)
+        if (s->symbol[i] >= '1' && s->symbol[i] <= '9')
+            p->launch.dim[i] = s->symbol[i] - '0';
     if (call->has_dims) {
         const bl_signature *from = bl_signature_of(call->dims_of);
         for (int i = 0; i < s->n_symbols; i++)

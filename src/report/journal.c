@@ -24,8 +24,11 @@ struct bl_journal {
     uint32_t n_sites;
     bl_launch_record *launches;
     bl_storage_record *storages;
-    uint32_t text_hash[HASH_SIZE]; /* offset into strings, 0: empty */
-    uint32_t site_hash[HASH_SIZE]; /* index into sites, 0: empty */
+    bl_storage_record *alive;
+    uint32_t free_place[BL_TABLE_ALIVE]; /* a stack of places that were given back */
+    uint32_t n_free, n_places;           /* places below n_places have been used */
+    uint32_t text_hash[HASH_SIZE];       /* offset into strings, 0: empty */
+    uint32_t site_hash[HASH_SIZE];       /* index into sites, 0: empty */
 };
 
 /* Executable mappings of this process, "start-end offset path" a line, cut at a whole line. */
@@ -80,6 +83,7 @@ static belay_code create(bl_journal *journal, const char *path, const bl_text *o
     place(&at, &head.sites, N_SITES * sizeof(uint64_t));
     place(&at, &head.launches, BL_RING_LAUNCHES * sizeof(bl_launch_record));
     place(&at, &head.storages, BL_RING_STORAGES * sizeof(bl_storage_record));
+    place(&at, &head.alive, BL_TABLE_ALIVE * sizeof(bl_storage_record));
     TRY(bl_file_map_create(path, (int64_t)at, &journal->map, error));
     char *base = journal->map.bytes;
     memcpy(base + head.ops.offset, bl_text_get(ops), (size_t)ops->n_bytes);
@@ -93,6 +97,7 @@ static belay_code create(bl_journal *journal, const char *path, const bl_text *o
     journal->n_sites = 1;
     journal->launches = (bl_launch_record *)(base + head.launches.offset);
     journal->storages = (bl_storage_record *)(base + head.storages.offset);
+    journal->alive = (bl_storage_record *)(base + head.alive.offset);
     return BELAY_OK;
 }
 
@@ -203,14 +208,46 @@ void bl_journal_launched(bl_journal *journal, bl_launch_record *record, uint64_t
     __atomic_store_n(&journal->head->n_launches, serial, __ATOMIC_RELEASE);
 }
 
-void bl_journal_storage(bl_journal *journal, const bl_storage_record *record)
+/* Writes a record so that a reader never takes half of it for a whole one. */
+static void write_storage(bl_storage_record *to, const bl_storage_record *record, uint64_t serial)
 {
-    uint64_t serial = journal->head->n_storages + 1;
-    bl_storage_record *to = &journal->storages[serial % BL_RING_STORAGES];
     __atomic_store_n(&to->serial, 0, __ATOMIC_RELEASE);
     bl_storage_record copy = *record;
     copy.serial = 0;
     *to = copy;
     __atomic_store_n(&to->serial, serial, __ATOMIC_RELEASE);
+}
+
+/* Places count from 1; entry `place` - 1 of the table. */
+static uint32_t take_place(bl_journal *journal)
+{
+    if (journal->n_free > 0)
+        return journal->free_place[--journal->n_free];
+    return journal->n_places < BL_TABLE_ALIVE ? ++journal->n_places : 0;
+}
+
+void bl_journal_storage(bl_journal *journal, const bl_storage_record *record, uint32_t *place)
+{
+    uint64_t serial = journal->head->n_storages + 1;
+    write_storage(&journal->storages[serial % BL_RING_STORAGES], record, serial);
     __atomic_store_n(&journal->head->n_storages, serial, __ATOMIC_RELEASE);
+    if (record->is_death != 0) {
+        if (*place == 0)
+            return;
+        __atomic_store_n(&journal->alive[*place - 1].serial, 0, __ATOMIC_RELEASE);
+        journal->free_place[journal->n_free++] = *place;
+        *place = 0;
+        return;
+    }
+    *place = take_place(journal);
+    if (*place != 0)
+        write_storage(&journal->alive[*place - 1], record, serial);
+    else
+        journal->head->n_unlisted++;
+}
+
+void bl_journal_storage_name(bl_journal *journal, uint32_t place, uint32_t name)
+{
+    if (place != 0)
+        journal->alive[place - 1].name = name;
 }

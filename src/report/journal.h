@@ -10,6 +10,10 @@
 
 typedef struct bl_journal bl_journal;
 
+/* A site is a return address, or with this bit (which no address of a program has) the number of a text: the label that
+ * a caller from another language pushed. */
+#define BL_SITE_LABEL ((uintptr_t)1 << 63)
+
 /* Creates the journal at `path`, or in memory for NULL.  `op_names` are n_ops texts, copied into the file. */
 BL_MUST_USE belay_code bl_journal_open(const char *path, const char *const *op_names, int n_ops, bl_journal **out,
                                        bl_error *error);
@@ -26,8 +30,11 @@ const char *bl_journal_text_get(const bl_journal *journal, uint32_t number);
 bl_launch_record *bl_journal_launch(bl_journal *journal, uint64_t serial);
 void bl_journal_launched(bl_journal *journal, bl_launch_record *record, uint64_t serial);
 
-/* Birth or death of a storage; `record->serial` is set here. */
-void bl_journal_storage(bl_journal *journal, const bl_storage_record *record);
+/* Birth or death of a storage; `record->serial` is set here.  A birth gives *place, its place in the table of storages
+ * alive (0: the table is full); a death gives the place back. */
+void bl_journal_storage(bl_journal *journal, const bl_storage_record *record, uint32_t *place);
+/* The storage in that place has another name from now on. */
+void bl_journal_storage_name(bl_journal *journal, uint32_t place, uint32_t name);
 
 /* ---- reading, of any file that claims to be a journal ---------------------------------------------------------------- */
 
@@ -38,9 +45,15 @@ const bl_journal_head *bl_journal_reader_head(const bl_journal_reader *reader);
 /* Copies the launch of that serial; 0 asks for the last whole one.  False when the ring does not hold it. */
 int bl_journal_reader_launch(const bl_journal_reader *reader, uint64_t serial, bl_launch_record *out);
 int bl_journal_reader_storage(const bl_journal_reader *reader, uint64_t serial, bl_storage_record *out);
+/* Storages that lived when the writing ended: places 0 .. n - 1, false for an empty one. */
+int64_t bl_journal_reader_n_places(const bl_journal_reader *reader);
+int bl_journal_reader_alive(const bl_journal_reader *reader, int64_t place, bl_storage_record *out);
 /* Texts by number; "?" for numbers outside of their table. */
 const char *bl_journal_reader_op(const bl_journal_reader *reader, uint32_t op);
 const char *bl_journal_reader_text(const bl_journal_reader *reader, uint32_t number);
 uint64_t bl_journal_reader_site(const bl_journal_reader *reader, uint32_t site);
+/* Words for a site: "train.c:88" when the module is still where it was and has debug information, else "module+0x1234"
+ * (an offset in its file), a label, or "unknown". */
+void bl_journal_reader_describe_site(const bl_journal_reader *reader, uint32_t site, char *out, size_t size);
 
 #endif

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a journal: every offset, size and number in it is checked before it is used. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "file/map.h"
 #include "report/journal.h"
+#include "report/site.h"
 
 enum { JOURNAL_LIMIT = 1 << 30 };
 
@@ -21,8 +25,8 @@ static int section_fits(const bl_journal_section *s, int64_t n_bytes)
 static const char *refuse(const bl_journal_reader *r)
 {
     const bl_journal_head *h = &r->head;
-    const bl_journal_section *all[] = {&h->ops,   &h->codes,    &h->modules, &h->strings,
-                                       &h->sites, &h->launches, &h->storages};
+    const bl_journal_section *all[] = {&h->ops,   &h->codes,    &h->modules,  &h->strings,
+                                       &h->sites, &h->launches, &h->storages, &h->alive};
     if (h->magic != BL_JOURNAL_MAGIC)
         return "its first bytes are not a journal's";
     if (h->version != BL_JOURNAL_VERSION)
@@ -83,7 +87,10 @@ int bl_journal_reader_launch(const bl_journal_reader *r, uint64_t serial, bl_lau
     uint64_t last = r->head.n_launches;
     serial = serial == 0 ? last : serial;
     memcpy(out, bytes_of(r, &r->head.launches) + serial % capacity * sizeof *out, sizeof *out);
-    return serial != 0 && out->serial == serial && out->n_operands <= BL_MAX_OPERANDS;
+    bool is_whole = serial != 0 && out->serial == serial && out->n_operands <= BL_MAX_OPERANDS;
+    for (int k = 0; is_whole && k < out->n_operands; k++)
+        is_whole = out->operand[k].rank <= BL_MAX_RANK;
+    return is_whole;
 }
 
 int bl_journal_reader_storage(const bl_journal_reader *r, uint64_t serial, bl_storage_record *out)
@@ -92,6 +99,19 @@ int bl_journal_reader_storage(const bl_journal_reader *r, uint64_t serial, bl_st
     serial = serial == 0 ? r->head.n_storages : serial;
     memcpy(out, bytes_of(r, &r->head.storages) + serial % capacity * sizeof *out, sizeof *out);
     return serial != 0 && out->serial == serial;
+}
+
+int64_t bl_journal_reader_n_places(const bl_journal_reader *r)
+{
+    return (int64_t)(r->head.alive.n_bytes / sizeof(bl_storage_record));
+}
+
+int bl_journal_reader_alive(const bl_journal_reader *r, int64_t place, bl_storage_record *out)
+{
+    if (place < 0 || place >= bl_journal_reader_n_places(r))
+        return false;
+    memcpy(out, bytes_of(r, &r->head.alive) + (uint64_t)place * sizeof *out, sizeof *out);
+    return out->serial != 0;
 }
 
 /* The text at an offset of a section, when it ends inside of it. */
@@ -126,4 +146,56 @@ uint64_t bl_journal_reader_site(const bl_journal_reader *r, uint32_t site)
     if (site < r->head.sites.n_bytes / sizeof address)
         memcpy(&address, bytes_of(r, &r->head.sites) + site * sizeof address, sizeof address);
     return address;
+}
+
+/* A line of the module map: "start-end offset path". */
+typedef struct module_line {
+    uint64_t start, end, offset;
+    const char *path;
+    int path_length;
+} module_line;
+
+static bool parse_module(const char *line, const char *end, module_line *out)
+{
+    char numbers[64];
+    const char *path = memchr(line, '/', (size_t)(end - line));
+    if (path == NULL || path - line >= (int)sizeof numbers || end - path > 4096)
+        return false;
+    memcpy(numbers, line, (size_t)(path - line));
+    numbers[path - line] = '\0';
+    char *at;
+    out->start = strtoull(numbers, &at, 16);
+    out->end = *at == '-' ? strtoull(at + 1, &at, 16) : 0;
+    out->offset = strtoull(at, &at, 16);
+    out->path = path;
+    out->path_length = (int)(end - path);
+    return out->end > out->start;
+}
+
+static bool find_module(const bl_journal_reader *r, uint64_t address, module_line *out)
+{
+    const char *at = bytes_of(r, &r->head.modules), *end = at + r->head.modules.n_bytes;
+    while (at < end) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const char *line_end = newline != NULL ? newline : end;
+        if (parse_module(at, line_end, out) && address >= out->start && address < out->end)
+            return true;
+        at = line_end + 1;
+    }
+    return false;
+}
+
+void bl_journal_reader_describe_site(const bl_journal_reader *r, uint32_t site, char *out, size_t size)
+{
+    uint64_t address = bl_journal_reader_site(r, site);
+    module_line module;
+    if ((address & BL_SITE_LABEL) != 0) {
+        snprintf(out, size, "%s", bl_journal_reader_text(r, (uint32_t)address));
+    } else if (address == 0 || !find_module(r, address - 1, &module)) {
+        snprintf(out, size, "unknown");
+    } else {
+        char path[4097];
+        snprintf(path, sizeof path, "%.*s", module.path_length, module.path);
+        bl_report_site_in(path, address - module.start + module.offset, out, size);
+    }
 }

@@ -3,10 +3,14 @@
 #include "report/site.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifdef BL_HAVE_LIBDW
@@ -23,55 +27,139 @@ static const char *base_name(const char *path)
 /* One lookup at a time: libdw's state is not shared between threads. */
 static pthread_mutex_t lookup_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Separate debug files are looked for beside the binary and under /usr/lib/debug, never on the network. */
-static char *debug_path = NULL;
-static const Dwfl_Callbacks callbacks = {
-    .find_elf = dwfl_linux_proc_find_elf,
-    .find_debuginfo = dwfl_standard_find_debuginfo,
-    .debuginfo_path = &debug_path,
-};
-
-static bool find_line(uintptr_t address, char *out, size_t size)
+/* The library's own finders may ask a server for what is not on this machine; these look at the disk only. */
+static int find_elf(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, char **file_name, Elf **elf)
 {
-    bool found = false;
-    pthread_mutex_lock(&lookup_lock);
-    Dwfl *dwfl = dwfl_begin(&callbacks);
-    if (dwfl != NULL && dwfl_linux_proc_report(dwfl, getpid()) == 0 && dwfl_report_end(dwfl, NULL, NULL) == 0) {
-        Dwfl_Line *line = dwfl_getsrc(dwfl, address);
-        int number = 0;
-        const char *file = line != NULL ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
-        if (file != NULL && number > 0) {
-            snprintf(out, size, "%s:%d", base_name(file), number);
-            found = true;
-        }
+    (void)module, (void)data, (void)base, (void)elf;
+    int fd = name[0] == '/' ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd >= 0)
+        *file_name = strdup(name);
+    return fd;
+}
+
+/* /usr/lib/debug/.build-id/ab/cdef....debug */
+static int find_debug_file(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, const char *file,
+                           const char *link, GElf_Word crc, char **debug_file)
+{
+    (void)data, (void)name, (void)base, (void)file, (void)link, (void)crc;
+    const unsigned char *id = NULL;
+    GElf_Addr at;
+    int n = dwfl_module_build_id(module, &id, &at);
+    char path[160] = "/usr/lib/debug/.build-id/";
+    size_t length = strlen(path);
+    if (n < 2 || n > 32)
+        return -1;
+    for (int i = 0; i < n; i++)
+        length += (size_t)snprintf(path + length, sizeof path - length, i == 1 ? "/%02x" : "%02x", id[i]);
+    snprintf(path + length, sizeof path - length, ".debug");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        *debug_file = strdup(path);
+    return fd;
+}
+
+static const Dwfl_Callbacks of_process = {.find_elf = find_elf, .find_debuginfo = find_debug_file};
+static const Dwfl_Callbacks of_file = {.section_address = dwfl_offline_section_address,
+                                       .find_debuginfo = find_debug_file};
+
+/* File and line of a call, else function and offset of the return address behind it. */
+static bool describe(Dwfl *dwfl, Dwarf_Addr address, char *out, size_t size)
+{
+    Dwfl_Line *line = dwfl_getsrc(dwfl, address - 1); /* inside of the call instruction */
+    int number = 0;
+    const char *file = line != NULL ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
+    if (file != NULL && number > 0) {
+        snprintf(out, size, "%s:%d", base_name(file), number);
+        return true;
     }
+    Dwfl_Module *module = dwfl_addrmodule(dwfl, address - 1);
+    GElf_Off offset = 0;
+    GElf_Sym symbol;
+    const char *function =
+        module != NULL ? dwfl_module_addrinfo(module, address - 1, &offset, &symbol, NULL, NULL, NULL) : NULL;
+    if (function == NULL)
+        return false;
+    snprintf(out, size, "%s+0x%" PRIx64, function, (uint64_t)offset + 1);
+    return true;
+}
+
+static bool find_words(uintptr_t address, char *out, size_t size)
+{
+    pthread_mutex_lock(&lookup_lock);
+    Dwfl *dwfl = dwfl_begin(&of_process);
+    bool found = dwfl != NULL && dwfl_linux_proc_report(dwfl, getpid()) == 0 &&
+                 dwfl_report_end(dwfl, NULL, NULL) == 0 && describe(dwfl, address, out, size);
+    if (dwfl != NULL)
+        dwfl_end(dwfl);
+    pthread_mutex_unlock(&lookup_lock);
+    return found;
+}
+
+/* The module's own address of an offset in its file, by its program headers; false when no segment holds it. */
+static bool address_of(Dwfl_Module *module, uint64_t offset, Dwarf_Addr *out)
+{
+    GElf_Addr bias;
+    Elf *elf = dwfl_module_getelf(module, &bias);
+    size_t n = 0;
+    if (elf == NULL || elf_getphdrnum(elf, &n) != 0)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        GElf_Phdr header;
+        if (gelf_getphdr(elf, (int)i, &header) == NULL || header.p_type != PT_LOAD || offset < header.p_offset ||
+            offset - header.p_offset >= header.p_filesz)
+            continue;
+        *out = header.p_vaddr + (offset - header.p_offset) + bias;
+        return true;
+    }
+    return false;
+}
+
+static bool find_words_in(const char *path, uint64_t offset, char *out, size_t size)
+{
+    struct stat status;
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+        return false;
+    pthread_mutex_lock(&lookup_lock);
+    Dwfl *dwfl = dwfl_begin(&of_file);
+    Dwfl_Module *module = dwfl != NULL ? dwfl_report_offline(dwfl, "", path, -1) : NULL;
+    Dwarf_Addr address;
+    bool found = module != NULL && dwfl_report_end(dwfl, NULL, NULL) == 0 && address_of(module, offset, &address) &&
+                 describe(dwfl, address, out, size);
     if (dwfl != NULL)
         dwfl_end(dwfl);
     pthread_mutex_unlock(&lookup_lock);
     return found;
 }
 #else
-static bool find_line(uintptr_t address, char *out, size_t size)
+static bool find_words(uintptr_t address, char *out, size_t size)
 {
     (void)address, (void)out, (void)size;
+    return false;
+}
+static bool find_words_in(const char *path, uint64_t offset, char *out, size_t size)
+{
+    (void)path, (void)offset, (void)out, (void)size;
     return false;
 }
 #endif
 
 void bl_report_site(uintptr_t address, char *out, size_t size)
 {
-    if (address == 0) {
-        snprintf(out, size, "unknown");
-        return;
-    }
-    uintptr_t call = address - 1; /* inside of the call instruction */
-    if (find_line(call, out, size))
-        return;
     Dl_info info;
-    if (dladdr((void *)call, &info) == 0 || info.dli_fname == NULL)
-        snprintf(out, size, "%p", (void *)call);
+    if (address == 0)
+        snprintf(out, size, "unknown");
+    else if (find_words(address, out, size))
+        return;
+    else if (dladdr((void *)(address - 1), &info) == 0 || info.dli_fname == NULL)
+        snprintf(out, size, "%p", (void *)address);
     else if (info.dli_sname != NULL)
         snprintf(out, size, "%s+0x%zx", info.dli_sname, (size_t)(address - (uintptr_t)info.dli_saddr));
     else
         snprintf(out, size, "%s+0x%zx", base_name(info.dli_fname), (size_t)(address - (uintptr_t)info.dli_fbase));
+}
+
+void bl_report_site_in(const char *path, uint64_t offset, char *out, size_t size)
+{
+    if (!find_words_in(path, offset, out, size))
+        snprintf(out, size, "%s+0x%" PRIx64, base_name(path), offset);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Return addresses to words.  With libdw: "train.c:88" from the debug information of the program and its libraries,
- * looked up on this machine only.  Without it, or without debug information: "function+0x1c", else "file+0x12345". */
+ * looked up on this machine's disk only, never on the network; without debug information "function+0x1c", else
+ * "file+0x12345".  Without libdw only exported functions have names. */
 #ifndef BL_REPORT_SITE_H
 #define BL_REPORT_SITE_H
 
@@ -9,5 +10,8 @@
 
 /* Fills `out` with the words for a return address of this process; "unknown" for 0. */
 void bl_report_site(uintptr_t address, char *out, size_t size);
+
+/* The same for a process that may be gone: a return address as an offset in the file that was mapped there. */
+void bl_report_site_in(const char *path, uint64_t offset, char *out, size_t size);
 
 #endif

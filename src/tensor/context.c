@@ -66,9 +66,11 @@ static belay_code open_journal(belay_context *context, const belay_options *opti
     int length = snprintf(path, sizeof path, "%s/belay-%ld-%u.journal",
                           folder != NULL && folder[0] != '\0' ? folder : "/tmp", (long)getpid(), context->number);
     bool fits = length > 0 && (size_t)length < sizeof path;
-    if (!options->no_journal && fits && bl_journal_open(path, names, BL_N_OPS, &context->journal, error) == BELAY_OK)
-        return BELAY_OK;
-    return bl_journal_open(NULL, names, BL_N_OPS, &context->journal, error);
+    belay_code code = BELAY_FILE_OPEN;
+    if (!options->no_journal && fits)
+        code = bl_journal_open(path, names, BL_N_OPS, &context->journal, error);
+    bool no_file = code == BELAY_FILE_OPEN || code == BELAY_FILE_WRITE;
+    return no_file ? bl_journal_open(NULL, names, BL_N_OPS, &context->journal, error) : code;
 }
 
 static belay_code check_options(const belay_options *options, bl_error *error)
@@ -141,9 +143,14 @@ belay_context *belay_open(const belay_options *options)
     options = options != NULL ? options : &defaults;
     bl_error error = {0};
     belay_context *context = bl_alloc(1, sizeof *context);
-    belay_code code = context != NULL && table_enter(context)
-                          ? open_parts(context, options, &error)
-                          : bl_error_set(&error, BELAY_MEM_EXHAUSTED, "no memory for a context");
+    belay_code code;
+    if (context == NULL)
+        code = bl_error_set(&error, BELAY_MEM_EXHAUSTED, "no memory for a context");
+    else if (!table_enter(context))
+        code =
+            bl_error_set(&error, BELAY_SIZE_OVERFLOW, "%d contexts are open, the most that there can be", MAX_CONTEXTS);
+    else
+        code = open_parts(context, options, &error);
     if (code != BELAY_OK) {
         tell_failure(options, &error);
         if (context == NULL)
@@ -213,10 +220,23 @@ size_t bl_layer_push(belay_context *context, const char *name)
 {
     size_t length = strlen(context->layer);
     snprintf(context->layer + length, sizeof context->layer - length, "%s%s", length > 0 ? "." : "", name);
+    context->layer_text = belay_is_open(context) ? bl_journal_text(context->journal, context->layer) : 0;
     return length;
 }
 
-void bl_layer_pop(belay_context *context, size_t length) { context->layer[length] = '\0'; }
+void bl_layer_pop(belay_context *context, size_t length)
+{
+    context->layer[length] = '\0';
+    context->layer_text = belay_is_open(context) ? bl_journal_text(context->journal, context->layer) : 0;
+}
+
+void bl_layer_set(belay_context *context, uint32_t text)
+{
+    if (text == context->layer_text)
+        return;
+    snprintf(context->layer, sizeof context->layer, "%s", bl_journal_text_get(context->journal, text));
+    context->layer_text = text;
+}
 
 void bl_context_batch_set(belay_context *context, int64_t n, bl_describe_sample describe, void *state)
 {
@@ -232,15 +252,19 @@ bl_rng_key bl_context_key(belay_context *context)
 
 bool belay_recording_set(belay_context *context, bool recording)
 {
+    if (!belay_is_open(context))
+        return false;
     bool was = context->recording;
     context->recording = recording;
     return was;
 }
 
-bool belay_recording_get(const belay_context *context) { return context->recording; }
+bool belay_recording_get(const belay_context *context) { return belay_is_open(context) && context->recording; }
 
 void belay_position_set(belay_context *context, uint32_t epoch, uint32_t position)
 {
+    if (!belay_is_open(context))
+        return;
     context->epoch = epoch;
     context->position = position;
     context->position_is_set = true;
@@ -267,16 +291,20 @@ const char *belay_device_get(const belay_context *context)
 
 void belay_site_push(belay_context *context, const char *label)
 {
-    uint32_t text = belay_is_open(context) ? bl_journal_text(context->journal, label) : 0;
+    if (!belay_is_open(context))
+        return;
+    uint32_t text = bl_journal_text(context->journal, label != NULL ? label : "");
     if (text == 0 || context->n_labels == BL_MAX_LABELS) {
         context->lost_labels++;
         return;
     }
-    context->labels[context->n_labels++] = bl_journal_text_get(context->journal, text);
+    context->labels[context->n_labels++] = BL_SITE_LABEL | text;
 }
 
 void belay_site_pop(belay_context *context)
 {
+    if (!belay_is_open(context))
+        return;
     if (context->lost_labels > 0)
         context->lost_labels--;
     else if (context->n_labels > 0)

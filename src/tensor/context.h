@@ -22,6 +22,7 @@ typedef struct bl_storage {
     int64_t n_bytes;
     uint64_t serial; /* number of its birth */
     uint32_t name;   /* in the journal's texts */
+    uint32_t place;  /* in the journal's list of storages alive, 0: none */
     struct bl_storage *next_free;
 } bl_storage;
 
@@ -43,14 +44,22 @@ typedef struct bl_slot {
     uint64_t node;           /* tape node that made it, 0: a leaf */
     int32_t node_output;
     belay_tensor grad; /* of a leaf: owned by its object */
-    uintptr_t died_at; /* site where the last tenant died */
-    uint64_t died_step;
 } bl_slot;
+
+/* What a stale handle is told about: a tensor's last words.  They outlive the next tenants of its slot. */
+typedef struct bl_death {
+    uint32_t slot, generation;
+    uint32_t name;
+    int8_t dtype, rank;
+    int64_t size[BELAY_MAX_RANK];
+    uintptr_t site;
+    uint64_t step;
+} bl_death;
 
 typedef struct bl_scope {
     uint32_t first; /* slot list */
     uint32_t serial;
-    uint64_t tape_mark; /* the tape's length when it was opened */
+    uint64_t tape_mark; /* serial of the tape's last node when it was opened */
 } bl_scope;
 
 /* Words of a fault that was told. */
@@ -65,7 +74,12 @@ enum {
     BL_MAX_LABELS = 16,
     BL_MAX_SCOPES = 256,
     BL_LAYER_SIZE = 128,
-    BL_MAX_WARNED = 64
+    BL_MAX_WARNED = 256,
+#ifdef BELAY_SMALL
+    BL_MAX_DEATHS = 4
+#else
+    BL_MAX_DEATHS = 4096
+#endif
 };
 
 /* Words about row `row` of the batch in work ("train.tsv:213"); false when there are none. */
@@ -99,27 +113,32 @@ struct belay_context {
     bl_storage *free_storage;
     int64_t n_storages_alive;
     uint64_t n_births;
+    bl_death deaths[BL_MAX_DEATHS]; /* ring */
+    uint64_t n_deaths;
 
     bl_scope scopes[BL_MAX_SCOPES];
     uint32_t depth; /* of the innermost, from 1 */
+    uint32_t floor; /* scopes up to this depth may not be closed: a walk or a user's function stands on them */
     uint32_t scope_serial;
 
     bool recording;
-    bool in_backward;
+    bool in_backward; /* walking back */
+    bool is_gating;   /* what runs unrecorded belongs to a step: a walk back, or a recorded user's function */
     uint32_t epoch, position, micro_batch, ordinal;
     bool position_is_set; /* by the loop; else backward counts it */
     uint64_t step;
     char layer[BL_LAYER_SIZE];
+    uint32_t layer_text; /* the same in the journal's texts */
     int64_t n_batch;
     bl_describe_sample describe_sample;
     void *sample_state;
 
-    uintptr_t site; /* of the outermost public call; 0 outside of one */
-    const char *labels[BL_MAX_LABELS];
+    uintptr_t site;                  /* of the outermost public call; 0 outside of one */
+    uintptr_t labels[BL_MAX_LABELS]; /* sites */
     int n_labels, lost_labels;
 
-    bl_fault_entry faults[BL_MAX_FAULTS];
-    int64_t n_faults;       /* all; kept are the first BL_MAX_FAULTS */
+    bl_fault_entry faults[BL_MAX_FAULTS + 1];
+    int64_t n_faults;       /* all; kept are the first BL_MAX_FAULTS, and in the last place the one in front */
     int64_t first_fault;    /* number of the first since the last applied step; -1: none */
     belay_code first_code;  /* its code */
     bool window_faulted;    /* a fault while recording since the window began */
@@ -136,24 +155,26 @@ struct belay_context {
     bl_journal *journal; /* never NULL in an open context: in memory where there is no file */
     bool keep_journal;
     uint64_t n_launches;
+    uint64_t n_parameters;               /* made so far: the key of the next one's first values */
     struct bl_commit_hook *commit_hooks; /* optim/: run at the end of each window, before the update */
     bl_tape *tape;
     /* grad/ sets these when it records for the first time. */
-    uint64_t (*tape_length)(belay_context *context);
-    void (*tape_cut)(belay_context *context, uint64_t length);
+    uint64_t (*tape_mark)(const belay_context *context);
+    void (*tape_cut)(belay_context *context, uint64_t mark);
 };
 
 /* ---- public calls and sites ------------------------------------------------------------------------------------------ */
 
-/* The outermost public call notes where it was called from.  A public function that may fault starts with BL_ENTER. */
+/* The outermost public call notes where it was called from: a return address, or the label that its caller pushed.  A
+ * public function that may fault starts with BL_ENTER. */
 typedef struct bl_enter {
     belay_context *context;
 } bl_enter;
 static inline bl_enter bl_enter_call(belay_context *context, uintptr_t site)
 {
-    if (context == NULL || context->site != 0)
+    if (context == NULL || context->site != 0 || !context->is_open)
         return (bl_enter){NULL};
-    context->site = site;
+    context->site = context->n_labels > 0 ? context->labels[context->n_labels - 1] : site;
     return (bl_enter){context};
 }
 static inline void bl_enter_end(bl_enter *call)
@@ -173,6 +194,12 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *fault);
 /* The same from a headline or an error of a lower room. */
 belay_code bl_context_raise(belay_context *context, belay_code code, const char *format, ...) BL_PRINTF(3, 4);
 belay_code bl_context_raise_error(belay_context *context, const bl_error *error);
+
+/* Words for a site: "train.c:88", "function+0x1c", or a label. */
+void bl_context_site(const belay_context *context, uintptr_t site, char *out, size_t size);
+
+/* Forgets the faults from number `n` on, as after an attempt that nobody need hear of. */
+void bl_context_rewind(belay_context *context, int64_t n);
 
 /* After a step: the faults before it are history. */
 void bl_context_commit(belay_context *context);
@@ -200,15 +227,20 @@ belay_tensor bl_tensor_hold(belay_context *context, belay_tensor tensor);
 belay_tensor bl_tensor_own(belay_context *context, belay_tensor tensor);
 void bl_tensor_drop(belay_context *context, belay_tensor tensor);
 
+/* From now on the innermost scope and those around it stay open; returns the floor to go back to. */
+static inline uint32_t bl_scope_floor_set(belay_context *context)
+{
+    uint32_t floor = context->floor;
+    context->floor = context->depth;
+    return floor;
+}
+
 belay_shape bl_slot_shape(const bl_slot *slot);
 int64_t bl_slot_elements(const bl_slot *slot);
 bool bl_slot_is_contiguous(const bl_slot *slot);
 void *bl_slot_data(const bl_slot *slot);
 /* Row-major strides of a shape; false when its elements overflow. */
 bool bl_shape_strides(const belay_shape *shape, int64_t stride[BELAY_MAX_RANK], int64_t *n_elements);
-
-const char *bl_name_text(const belay_context *context, uint32_t name);
-uint32_t bl_name_intern(belay_context *context, const char *text); /* 0 ("") when memory ends */
 
 /* ---- members, layers, batches ---------------------------------------------------------------------------------------- */
 
@@ -220,6 +252,8 @@ void bl_context_forget(belay_context *context, void *object);
 /* Appends ".name" to the layer path; returns the length to go back to. */
 size_t bl_layer_push(belay_context *context, const char *name);
 void bl_layer_pop(belay_context *context, size_t length);
+/* Replaces the whole path by a text of the journal; for the walk back. */
+void bl_layer_set(belay_context *context, uint32_t text);
 
 /* The batch that the next launches work on: how many samples and who knows their origin. */
 void bl_context_batch_set(belay_context *context, int64_t n, bl_describe_sample describe, void *state);

@@ -8,15 +8,24 @@
 #include "report/site.h"
 #include "tensor/context.h"
 
+void bl_context_site(const belay_context *context, uintptr_t site, char *out, size_t size)
+{
+    if (site & BL_SITE_LABEL)
+        snprintf(out, size, "%s", bl_journal_text_get(context->journal, (uint32_t)site));
+    else
+        bl_report_site(site, out, size);
+}
+
 /* Fills in what the raiser left empty and the context knows. */
 static void complete(belay_context *context, bl_report_fault *f)
 {
     if (f->layer[0] == '\0')
         snprintf(f->layer, sizeof f->layer, "%s", context->layer);
-    if (f->site[0] == '\0' && context->n_labels > 0)
-        snprintf(f->site, sizeof f->site, "%s", context->labels[context->n_labels - 1]);
-    else if (f->site[0] == '\0' && context->site != 0)
-        bl_report_site(context->site, f->site, sizeof f->site);
+    uintptr_t site = context->site;
+    if (site == 0 && context->n_labels > 0)
+        site = context->labels[context->n_labels - 1];
+    if (f->site[0] == '\0' && site != 0)
+        bl_context_site(context, site, f->site, sizeof f->site);
     if (f->device[0] == '\0')
         snprintf(f->device, sizeof f->device, "%s", context->device->name);
     f->has_position = true;
@@ -36,6 +45,12 @@ static const char *put(char **at, const char *text)
     return to;
 }
 
+/* Where fault number `number` is kept: all that come late share the last place. */
+static bl_fault_entry *entry_of(belay_context *context, int64_t number)
+{
+    return &context->faults[number < BL_MAX_FAULTS ? number : BL_MAX_FAULTS];
+}
+
 /* Keeps the fault; without memory its code and numbers only. */
 static void keep(bl_fault_entry *entry, const bl_report_fault *f, const char *text)
 {
@@ -44,6 +59,7 @@ static void keep(bl_fault_entry *entry, const bl_report_fault *f, const char *te
         operand = f->tensor[f->operand].name[0] != '\0' ? f->tensor[f->operand].name : f->tensor[f->operand].role;
     size_t n =
         strlen(f->op) + strlen(operand) + strlen(f->layer) + strlen(f->site) + strlen(f->sample) + strlen(text) + 6;
+    bl_free(entry->words);
     char *at = entry->words = bl_alloc((int64_t)n, 1);
     bool kept = at != NULL;
     entry->fault = (belay_fault){.code = f->code,
@@ -71,14 +87,15 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
     complete(context, f);
     bl_text words = {0};
     bl_report_fault_describe(f, &words);
-    if (context->n_faults < BL_MAX_FAULTS)
-        keep(&context->faults[context->n_faults], f, bl_text_get(&words));
-    if (!is_warning && context->first_fault < 0) {
+    bool is_first = !is_warning && context->first_fault < 0;
+    if (is_first) {
         context->first_fault = context->n_faults;
         context->first_code = f->code;
     }
+    if (is_first || context->n_faults < BL_MAX_FAULTS)
+        keep(entry_of(context, context->n_faults), f, bl_text_get(&words));
     context->n_faults++;
-    if (!is_warning && (context->recording || context->in_backward)) {
+    if (!is_warning && (context->recording || context->is_gating)) {
         context->window_code = context->window_faulted ? context->window_code : f->code;
         context->window_faulted = true;
         context->device->api->ring(context->device)->gate = 1;
@@ -130,14 +147,22 @@ void bl_context_commit(belay_context *context)
     context->first_code = BELAY_OK;
 }
 
+void bl_context_rewind(belay_context *context, int64_t n)
+{
+    context->n_faults = n < context->n_faults ? n : context->n_faults;
+    if (context->first_fault >= n)
+        bl_context_commit(context);
+}
+
 int64_t belay_n_faults(const belay_context *context) { return context != NULL ? context->n_faults : 0; }
 
 bool belay_fault_get(const belay_context *context, int64_t number, belay_fault *out)
 {
-    if (context == NULL || number < 0 || number >= context->n_faults || number >= BL_MAX_FAULTS)
-        return false;
-    *out = context->faults[number].fault;
-    return true;
+    bool is_kept = context != NULL && number >= 0 && number < context->n_faults &&
+                   (number < BL_MAX_FAULTS || number == context->first_fault);
+    if (is_kept)
+        *out = context->faults[number < BL_MAX_FAULTS ? number : BL_MAX_FAULTS].fault;
+    return is_kept;
 }
 
 bool belay_fault_first(const belay_context *context, belay_fault *out)
@@ -147,8 +172,12 @@ bool belay_fault_first(const belay_context *context, belay_fault *out)
 
 void belay_faults_clear(belay_context *context)
 {
-    for (int64_t i = 0; i < context->n_faults && i < BL_MAX_FAULTS; i++)
+    if (context == NULL || context->number == 0)
+        return;
+    for (int64_t i = 0; i <= BL_MAX_FAULTS; i++) {
         bl_free(context->faults[i].words);
+        context->faults[i].words = NULL;
+    }
     context->n_faults = 0;
     bl_context_commit(context);
 }

@@ -6,32 +6,52 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "report/site.h"
 #include "tensor/context.h"
 
 /* ---- questions ------------------------------------------------------------------------------------------------------- */
 
 bl_slot *bl_slot_get(belay_context *context, belay_tensor tensor)
 {
-    if (tensor.slot == 0 || (int64_t)tensor.slot >= context->n_slots)
+    if (tensor.slot == 0 || tensor.context != context->number || (int64_t)tensor.slot >= context->n_slots)
         return NULL;
     bl_slot *slot = bl_slot_at(context, tensor.slot);
     return slot->is_alive && slot->generation == tensor.generation ? slot : NULL;
 }
 
+/* The death of a handle's tensor, while the ring holds it. */
+static const bl_death *death_of(const belay_context *context, belay_tensor tensor)
+{
+    for (uint64_t back = 1; back <= context->n_deaths && back <= BL_MAX_DEATHS; back++) {
+        const bl_death *death = &context->deaths[(context->n_deaths - back) % BL_MAX_DEATHS];
+        if (death->slot == tensor.slot && death->generation == tensor.generation)
+            return death;
+    }
+    return NULL;
+}
+
+/* "tensor hidden [64, 256] f32 was used after it had died" */
 static void raise_stale(belay_context *context, belay_tensor tensor)
 {
     bl_report_fault f;
+    bl_text words = {0};
     bl_report_fault_init(&f, BELAY_LIFE_STALE);
-    const bl_slot *slot = (int64_t)tensor.slot < context->n_slots ? bl_slot_at(context, tensor.slot) : NULL;
-    bool is_last = slot != NULL && slot->generation == tensor.generation + 1 && !slot->is_alive;
-    const char *name = is_last ? bl_journal_text_get(context->journal, slot->name) : "";
-    snprintf(f.what, sizeof f.what, "%s%s was used after it had died", name[0] != '\0' ? "tensor " : "a tensor", name);
-    if (is_last) {
+    const bl_death *death = death_of(context, tensor);
+    const char *name = death != NULL ? bl_journal_text_get(context->journal, death->name) : "";
+    bl_text_format(&words, "%s%.200s", name[0] != '\0' ? "tensor " : "a tensor", name);
+    if (death != NULL) {
+        belay_shape shape = {.rank = death->rank};
+        memcpy(shape.size, death->size, sizeof shape.size);
+        bl_text_add(&words, " ");
+        bl_report_shape(&shape, &words);
+        bl_text_format(&words, " %s", belay_dtype_name(death->dtype));
         char site[256];
-        bl_report_site(slot->died_at, site, sizeof site);
-        bl_report_fault_fact(&f, "died at: %s, in step %" PRIu64, site, slot->died_step);
+        bl_context_site(context, death->site, site, sizeof site);
+        bl_report_fault_fact(&f, "died at: %s, in step %" PRIu64, site, death->step);
+    } else {
+        bl_report_fault_fact(&f, "died: more than %d tensors ago", BL_MAX_DEATHS);
     }
+    snprintf(f.what, sizeof f.what, "%s was used after it had died", bl_text_get(&words));
+    bl_text_fini(&words);
     bl_context_fault(context, &f);
 }
 
@@ -40,9 +60,14 @@ bl_slot *bl_slot_use(belay_context *context, belay_tensor tensor)
     if (belay_tensor_is_nil(tensor))
         return NULL;
     bl_slot *slot = bl_slot_get(context, tensor);
-    if (slot == NULL)
+    if (BL_LIKELY(slot != NULL))
+        return slot;
+    if (tensor.context == context->number)
         raise_stale(context, tensor);
-    return slot;
+    else
+        bl_context_raise(context, BELAY_LIFE_FOREIGN, "a tensor of another context%s was used here",
+                         bl_tensor_context(tensor) != NULL ? "" : ", which is closed,");
+    return NULL;
 }
 
 belay_shape bl_slot_shape(const bl_slot *slot)
@@ -91,7 +116,7 @@ bool bl_shape_strides(const belay_shape *shape, int64_t stride[BELAY_MAX_RANK], 
 
 /* ---- storages -------------------------------------------------------------------------------------------------------- */
 
-static void note_storage(belay_context *context, const bl_storage *storage, bool is_death)
+static void note_storage(belay_context *context, bl_storage *storage, bool is_death)
 {
     bl_storage_record record = {.storage = storage->serial,
                                 .address = (uint64_t)(uintptr_t)storage->data,
@@ -100,7 +125,7 @@ static void note_storage(belay_context *context, const bl_storage *storage, bool
                                 .name = storage->name,
                                 .site = bl_journal_site(context->journal, context->site),
                                 .is_death = is_death};
-    bl_journal_storage(context->journal, &record);
+    bl_journal_storage(context->journal, &record, &storage->place);
 }
 
 static bl_storage *storage_new(belay_context *context, int64_t n_bytes, uint32_t name)
@@ -218,10 +243,24 @@ static belay_tensor slot_fill(belay_context *context, bl_storage *storage, int d
                       .name = name,
                       .offset = offset,
                       .storage = storage};
-    memcpy(slot->size, shape->size, sizeof slot->size);
+    memcpy(slot->size, shape->size, (size_t)shape->rank * sizeof *slot->size);
     memcpy(slot->stride, stride, (size_t)shape->rank * sizeof *stride);
     link_slot(context, number, (int32_t)context->depth);
     return handle_of(context, number);
+}
+
+static void note_death(belay_context *context, uint32_t number)
+{
+    const bl_slot *slot = bl_slot_at(context, number);
+    bl_death *death = &context->deaths[context->n_deaths++ % BL_MAX_DEATHS];
+    death->slot = number;
+    death->generation = slot->generation;
+    death->name = slot->name;
+    death->dtype = slot->dtype;
+    death->rank = slot->rank;
+    memcpy(death->size, slot->size, sizeof death->size);
+    death->site = context->site;
+    death->step = context->step;
 }
 
 /* The tenant dies: its handles are stale from now on. */
@@ -229,13 +268,12 @@ static void slot_die(belay_context *context, uint32_t number)
 {
     bl_slot *slot = bl_slot_at(context, number);
     belay_tensor grad = slot->grad;
+    note_death(context, number);
     unlink_slot(context, number);
     storage_release(context, slot->storage);
     slot->is_alive = false;
     slot->storage = NULL;
     slot->grad = (belay_tensor){0};
-    slot->died_at = context->site;
-    slot->died_step = context->step;
     if (++slot->generation != 0) { /* a generation that would wrap retires the slot */
         slot->next = context->free_slot;
         context->free_slot = number;
@@ -316,8 +354,13 @@ belay_tensor bl_tensor_view(belay_context *context, belay_tensor of, const belay
                             int64_t offset)
 {
     bl_slot *slot = bl_slot_use(context, of);
+    int64_t packed[BELAY_MAX_RANK], n, n_bytes;
     if (slot == NULL || !shape_is_legal(context, shape))
         return (belay_tensor){0};
+    if (!bl_shape_strides(shape, packed, &n) || !bl_checked_mul(n, belay_dtype_size(slot->dtype), &n_bytes)) {
+        raise_shape(context, BELAY_SIZE_OVERFLOW, shape, "has more bytes than 2^63 - 1");
+        return (belay_tensor){0};
+    }
     if (!view_fits(slot, shape, stride, offset)) {
         raise_shape(context, BELAY_SIZE_EXTENT, shape, "reaches past the bytes of the tensor that it views");
         return (belay_tensor){0};
@@ -374,7 +417,7 @@ belay_scope belay_scope_open(belay_context *context)
     bl_scope *scope = &context->scopes[++context->depth];
     scope->first = 0;
     scope->serial = ++context->scope_serial;
-    scope->tape_mark = context->tape_length != NULL ? context->tape_length(context) : 0;
+    scope->tape_mark = context->tape_mark != NULL ? context->tape_mark(context) : 0;
     return (belay_scope){context, context->depth, scope->serial};
 }
 
@@ -396,6 +439,11 @@ void belay_scope_close(belay_scope scope)
     BL_ENTER(context);
     bool is_open =
         scope.depth >= 2 && scope.depth <= context->depth && context->scopes[scope.depth].serial == scope.serial;
+    if (is_open && scope.depth <= context->floor) {
+        bl_context_raise(context, BELAY_LIFE_SCOPE,
+                         "a scope was closed by a function that was called inside of it and has not ended");
+        return;
+    }
     if (!is_open || scope.depth != context->depth)
         bl_context_raise(context, BELAY_LIFE_SCOPE,
                          is_open ? "a scope was closed while %d inside of it are open"

@@ -179,8 +179,11 @@ belay_tensor belay_tensor_name_set(belay_tensor tensor, const char *name)
     bl_slot *slot = bl_slot_use(context, tensor);
     if (slot == NULL)
         return (belay_tensor){0};
-    slot->name = bl_journal_text(context->journal, name);
+    slot->name = bl_journal_text(context->journal, name != NULL ? name : "");
+    if (bytes_of(slot) < slot->storage->n_bytes)
+        return tensor; /* a part does not name the whole */
     slot->storage->name = slot->name;
+    bl_journal_storage_name(context->journal, slot->storage->place, slot->name);
     return tensor;
 }
 
