@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The step on one screen.  A window is `accumulate` micro-batches, fixed by their place in the epoch.  Each is run once;
+ * when one faults, what the window collected is thrown away and its good ones are run again, with the same random
+ * numbers, until a pass was clean.  Then the mean of their gradients is applied.  Nothing of a pass that was not clean
+ * reaches a weight or a figure. */
+#include <inttypes.h>
+
+#include <belay/grad.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "train/trainer.h"
+
+/* Forward, loss, backward; the gradients add up.  False after a fault. */
+static bool run_micro_batch(bl_trainer *t, const belay_batch *batch, bl_train_figures *figures)
+{
+    const bool *faulted = &t->context->window_faulted;
+    if (*faulted)
+        return false;
+    belay_scope scope = belay_scope_open(t->context);
+    belay_tensor logits = belay_forward(t->model, batch->tokens); /* [batch, classes] */
+    belay_tensor loss = belay_cross_entropy(logits, batch->labels, &t->loss);
+    if (!*faulted)
+        belay_backward(loss);
+    if (!*faulted)
+        bl_train_measure(t->context, logits, loss, batch->labels, &t->room, figures, NULL);
+    belay_scope_close(scope);
+    return !*faulted;
+}
+
+/* Micro-batch k of the window: the first pass walks on, the others read again.  False at the end of the epoch. */
+static bool take_batch(bl_trainer *t, int64_t k, bool is_first_pass, belay_batch *batch)
+{
+    t->context->window_faulted = false;
+    t->context->micro_batch = (uint32_t)k;
+    if (!is_first_pass)
+        return belay_loader_get(t->batches, t->state.position + k, batch);
+    bool was = belay_recording_set(t->context, t->fate[k] != BL_FATE_OUT);
+    bool is_there = belay_loader_next(t->batches, batch);
+    belay_recording_set(t->context, was);
+    return is_there;
+}
+
+static bool is_left_out(const bl_trainer *t, int64_t position)
+{
+    for (int64_t i = 0; i < t->options.n_skip; i++)
+        if (t->options.skip[i].epoch == t->state.epoch && t->options.skip[i].position == position)
+            return true;
+    return false;
+}
+
+/* ---- a micro-batch that faulted ----------------------------------------------------------------------------------- */
+
+/* Once more, each launch waited for. */
+static bool redo(bl_trainer *t, int64_t k)
+{
+    bool was = t->context->launch_blocking;
+    belay_batch batch;
+    bl_train_figures unused = {0};
+    t->context->launch_blocking = true;
+    bool is_clean = take_batch(t, k, false, &batch) && run_micro_batch(t, &batch, &unused);
+    t->context->launch_blocking = was;
+    return is_clean;
+}
+
+static const char *decide(bl_trainer *t, int64_t k)
+{
+    if (t->options.on_fault == BELAY_ON_FAULT_REDO && t->fate[k] == BL_FATE_GOOD && redo(t, k)) {
+        t->fate[k] = BL_FATE_REDONE;
+        t->window.transient++;
+        return "transient";
+    }
+    t->window.transient -= t->fate[k] == BL_FATE_REDONE;
+    t->fate[k] = BL_FATE_OUT;
+    t->window.skipped++;
+    return "skipped";
+}
+
+static belay_code stop(bl_trainer *t, const belay_batch *batch)
+{
+    bl_error_set(&t->error, BELAY_RUN_STOPPED, "the run stopped at epoch %" PRId64 ", batch %" PRId64, batch->epoch,
+                 batch->position);
+    bl_error_fact(&t->error, "nothing of its step was applied");
+    return BELAY_RUN_STOPPED;
+}
+
+static belay_code check_count(bl_trainer *t)
+{
+    int64_t n = t->state.faults + t->window.faults;
+    if (n <= t->options.max_faults)
+        return BELAY_OK;
+    bl_error_set(&t->error, BELAY_RUN_MAX_FAULTS, "%" PRId64 " micro-batches faulted, the most allowed is %" PRId64, n,
+                 t->options.max_faults);
+    return BELAY_RUN_MAX_FAULTS;
+}
+
+static belay_code handle_fault(bl_trainer *t, int64_t k, const belay_batch *batch)
+{
+    const char *policy = "stopped";
+    bl_train_look(t, t->batches, batch);
+    t->window.faults += t->fate[k] == BL_FATE_GOOD;
+    if (t->watch.fatal == BELAY_OK && t->options.on_fault != BELAY_ON_FAULT_STOP)
+        policy = decide(t, k);
+    if (t->watch.fatal != BELAY_OK)
+        policy = "stopped";
+    TRY(bl_train_record(t, policy));
+    if (t->watch.fatal != BELAY_OK)
+        return t->watch.fatal;
+    return t->options.on_fault == BELAY_ON_FAULT_STOP ? stop(t, batch) : check_count(t);
+}
+
+/* ---- the window --------------------------------------------------------------------------------------------------- */
+
+static belay_code run_pass(bl_trainer *t, bool is_first_pass, bl_train_figures *figures, bool *is_clean)
+{
+    belay_batch batch;
+    int64_t n = is_first_pass ? bl_min_i64(t->options.accumulate, t->n_batches - t->state.position) : t->n_window;
+    *figures = (bl_train_figures){0};
+    *is_clean = true;
+    for (int64_t k = 0; k < n; k++) {
+        if (is_first_pass)
+            t->fate[k] = is_left_out(t, t->state.position + k) ? BL_FATE_OUT : BL_FATE_GOOD;
+        else if (t->fate[k] == BL_FATE_OUT)
+            continue;
+        if (!take_batch(t, k, is_first_pass, &batch))
+            break;
+        t->n_window = is_first_pass ? k + 1 : t->n_window;
+        t->n_epoch_seen += is_first_pass ? batch.n_samples : 0;
+        bool is_out = t->fate[k] == BL_FATE_OUT;
+        if (!is_out && !run_micro_batch(t, &batch, figures)) {
+            *is_clean = false;
+            TRY(handle_fault(t, k, &batch));
+            continue;
+        }
+        bl_train_look(t, t->batches, &batch);
+        TRY(bl_train_record(t, is_out ? "left out" : "noted"));
+    }
+    return BELAY_OK;
+}
+
+static int64_t count_good(const bl_trainer *t)
+{
+    int64_t n = 0;
+    for (int64_t k = 0; k < t->n_window; k++)
+        n += t->fate[k] != BL_FATE_OUT;
+    return n;
+}
+
+/* One update by the mean gradient of the good micro-batches. */
+static belay_code apply(bl_trainer *t, const bl_train_figures *figures)
+{
+    int64_t n_good = count_good(t);
+    if (n_good == 0) {
+        belay_optimizer_discard(t->optimizer);
+        return BELAY_OK;
+    }
+    belay_optimizer_divisor_set(t->optimizer, (double)n_good);
+    belay_optimizer_step(t->optimizer);
+    TRY(bl_train_record(t, "step dropped"));
+    if (t->watch.fatal != BELAY_OK)
+        return t->watch.fatal;
+    if (!belay_optimizer_is_applied(t->optimizer)) {
+        t->state.overflowed++;
+        return BELAY_OK;
+    }
+    t->state.steps++;
+    t->state.epoch_loss += figures->loss;
+    t->state.epoch_samples += figures->n_samples;
+    t->state.epoch_right += figures->n_right;
+    return BELAY_OK;
+}
+
+/* The window's counts join the run's; its faults were dealt with. */
+static void end_window(bl_trainer *t)
+{
+    t->state.position += t->n_window;
+    t->state.faults += t->window.faults;
+    t->state.skipped += t->window.skipped;
+    t->state.transient += t->window.transient;
+    t->window.faults = t->window.skipped = t->window.transient = 0;
+    t->state.faults_bytes = t->folder.faults != NULL ? bl_file_append_size(t->folder.faults) : 0;
+    bl_context_commit(t->context);
+}
+
+static belay_code run_window(bl_trainer *t)
+{
+    bl_train_figures figures;
+    bool is_clean;
+    t->n_window = 0;
+    TRY(run_pass(t, true, &figures, &is_clean));
+    while (!is_clean) {
+        belay_optimizer_discard(t->optimizer);
+        TRY(run_pass(t, false, &figures, &is_clean));
+    }
+    return apply(t, &figures);
+}
+
+belay_code bl_train_window(bl_trainer *t)
+{
+    int64_t began = bl_clock_now();
+    belay_code code = run_window(t);
+    t->epoch_time += bl_clock_now() - began;
+    if (code == BELAY_OK)
+        end_window(t);
+    else
+        belay_optimizer_discard(t->optimizer);
+    return code;
+}
