@@ -2,10 +2,9 @@
 /* Help, all of it from the table of commands and their rows. */
 #include <string.h>
 
-#include "base/memory.h"
 #include "cli/cli.h"
 
-enum { OPTION_COLUMNS = 34 };
+enum { OPTION_COLUMNS = 34, LINE_COLUMNS = 100 };
 
 void bl_cli_help_version(FILE *out) { fprintf(out, "belay %s\n", BELAY_VERSION); }
 
@@ -26,19 +25,35 @@ void bl_cli_help(FILE *out)
           out);
 }
 
+/* Words from OPTION_COLUMNS to LINE_COLUMNS; the cursor stands at the first. */
+static void print_wrapped(const char *words, FILE *out)
+{
+    int column = OPTION_COLUMNS;
+    for (size_t length; *words != '\0'; words += length + strspn(words + length, " ")) {
+        length = strcspn(words, " ");
+        if (column > OPTION_COLUMNS && column + 1 + (int)length > LINE_COLUMNS)
+            column = fprintf(out, "\n%*s", OPTION_COLUMNS, "") - 1;
+        column += fprintf(out, "%s%.*s", column > OPTION_COLUMNS ? " " : "", (int)length, words);
+    }
+    fputc('\n', out);
+}
+
 /* "  --lr X" and, from a fixed column on, the help with the default. */
 static void print_option(const bl_setting_row *row, FILE *out)
 {
     bl_text left = {0}, right = {0};
     bl_text_format(&left, "  --%s%s", row->name, row->kind == BL_KIND_FLAG ? "" : " ");
     bl_setting_place_describe(row, &left);
+    bl_text_format(&right, "%s [", row->help);
+    int64_t n_help = right.n_bytes;
     bl_setting_default_describe(row, &right);
-    const char *gap = left.n_bytes < OPTION_COLUMNS - 1 ? "" : "\n";
-    int width = left.n_bytes < OPTION_COLUMNS - 1 ? OPTION_COLUMNS - (int)left.n_bytes : OPTION_COLUMNS;
-    fprintf(out, "%s%s%*s%s", bl_text_get(&left), gap, width, "", row->help);
-    if (right.n_bytes > 0 && row->kind != BL_KIND_FLAG && row->kind != BL_KIND_PAIRS)
-        fprintf(out, " [%s]", bl_text_get(&right));
-    fputc('\n', out);
+    bl_text_add(&right, "]");
+    bool has_default = right.n_bytes > n_help + 1 && row->kind != BL_KIND_FLAG && row->kind != BL_KIND_PAIRS;
+    if (left.n_bytes < OPTION_COLUMNS - 1)
+        fprintf(out, "%-*s", OPTION_COLUMNS, bl_text_get(&left));
+    else
+        fprintf(out, "%s\n%*s", bl_text_get(&left), OPTION_COLUMNS, "");
+    print_wrapped(has_default ? bl_text_get(&right) : row->help, out);
     bl_text_fini(&left);
     bl_text_fini(&right);
 }
@@ -61,9 +76,9 @@ void bl_cli_help_command(const bl_command *command, FILE *out)
             print_option(row, out);
         }
     }
-    fputs("\noutput\n  --json                          Print one JSON document on stdout and nothing else there.\n"
-          "  --help                          Print this.\n\nexample\n",
-          out);
+    fprintf(out, "\noutput\n%-*sPrint one JSON document on stdout and nothing else there.\n", OPTION_COLUMNS,
+            "  --json");
+    fprintf(out, "%-*sPrint this.\n\nexample\n", OPTION_COLUMNS, "  --help");
     for (const char *line = command->example; *line != '\0';) {
         size_t length = strcspn(line, "\n");
         fprintf(out, "  %.*s\n", (int)length, line);

@@ -7,6 +7,7 @@
 #include <elfutils/version.h>
 #endif
 
+#include "base/checked.h"
 #include "cli/commands.h"
 #include "device/cpu/blas.h"
 #include "device/device.h"
@@ -34,22 +35,36 @@ static json_t *section(bl_cli *cli, const char *name)
     return object;
 }
 
-static void tell_devices(bl_cli *cli)
+static void tell_device(bl_cli *cli, json_t *object, const char *name)
 {
-    static const char *const names[] = {"cpu", "sim:0", "cuda:0"};
-    json_t *object = section(cli, "devices");
-    for (int i = 0; i < BL_COUNT(names); i++) {
-        bl_error error = {0};
-        bl_device *device = NULL;
-        char words[512];
-        if (bl_device_open(names[i], 0, &device, &error) == BELAY_OK)
-            snprintf(words, sizeof words, "%d threads, %s", device->api->threads(device),
+    bl_error error = {0};
+    bl_device *device = NULL;
+    char words[512];
+    bool is_here = bl_device_open(name, 0, &device, &error) == BELAY_OK;
+    int threads = is_here ? device->api->threads(device) : 0;
+    if (cli->json) {
+        json_t *entry = json_object();
+        bl_cli_put(cli, entry, "is_here", json_boolean(is_here));
+        bl_cli_put_int(cli, entry, "threads", threads);
+        bl_cli_put_text(cli, entry, "why_not", is_here ? NULL : error.what);
+        bl_cli_put(cli, object, name, entry);
+    } else {
+        if (is_here)
+            snprintf(words, sizeof words, "%d threads, %s", threads,
                      device->api->synchronous ? "synchronous" : "asynchronous");
         else
             snprintf(words, sizeof words, "%s (%s)", error.what, belay_code_name(error.code));
-        bl_device_close(device);
-        line(cli, object, names[i], words);
+        line(cli, object, name, words);
     }
+    bl_device_close(device);
+}
+
+static void tell_devices(bl_cli *cli)
+{
+    json_t *object = section(cli, "devices");
+    tell_device(cli, object, "cpu");
+    tell_device(cli, object, "sim:0");
+    tell_device(cli, object, "cuda:0");
 }
 
 static void tell_libraries(bl_cli *cli)
@@ -85,20 +100,31 @@ static void tell_modes(bl_cli *cli)
     line(cli, object, "non-finite", "not traced (train: --trace-nonfinite)");
 }
 
+/* Bytes: a number in the document, MiB for people. */
+static void tell_bytes(bl_cli *cli, json_t *object, const char *name, int64_t n_bytes)
+{
+    char words[64];
+    if (cli->json) {
+        bl_cli_put_int(cli, object, name, n_bytes);
+        return;
+    }
+    snprintf(words, sizeof words, "%.1f MiB", (double)n_bytes / 1048576);
+    line(cli, object, name, words);
+}
+
 static void tell_memory(bl_cli *cli)
 {
     json_t *object = section(cli, "memory");
-    const double gib = 1024.0 * 1024.0 * 1024.0;
-    char words[64];
-    double page = (double)sysconf(_SC_PAGESIZE);
-    snprintf(words, sizeof words, "%.1f GiB of %.1f GiB free", (double)sysconf(_SC_AVPHYS_PAGES) * page / gib,
-             (double)sysconf(_SC_PHYS_PAGES) * page / gib);
-    line(cli, object, "machine", words);
+    int64_t page = sysconf(_SC_PAGESIZE), n_pages, n_free;
+    if (bl_checked_mul(page, sysconf(_SC_PHYS_PAGES), &n_pages) &&
+        bl_checked_mul(page, sysconf(_SC_AVPHYS_PAGES), &n_free)) {
+        tell_bytes(cli, object, "machine", n_pages);
+        tell_bytes(cli, object, "machine free", n_free);
+    }
     belay_context *context = bl_cli_open(cli, &(bl_cli_place){0});
     belay_memory m = belay_memory_get(context);
-    snprintf(words, sizeof words, "%lld bytes in use, %lld held, peak %lld", (long long)m.in_use, (long long)m.held,
-             (long long)m.peak);
-    line(cli, object, "cpu", words);
+    tell_bytes(cli, object, "cpu in use", m.in_use);
+    tell_bytes(cli, object, "cpu peak", m.peak);
     belay_close(context);
 }
 
