@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step is applied whole or not at all, and says so. */
+#include "optim/optim_support.h"
+
+#include "optim/optim.h"
+
+static void faulted_window_changes_no_bit(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        belay_context *context = open_cpu();
+        belay_tensor leaf[LEAVES];
+        make_leaves(context, 2000, leaf);
+        belay_optimizer *o = optimizer_of(context, kind, leaf, LEAVES);
+        for (uint64_t step = 0; step < 2; step++) {
+            give_drawn(context, leaf, LEAVES, step);
+            belay_optimizer_step(o);
+        }
+        copies before = copy_all(leaf, LEAVES, o);
+        give_drawn(context, leaf, LEAVES, 2);
+        plant_fault(context);
+        belay_optimizer_step(o);
+        copies after = copy_all(leaf, LEAVES, o);
+        assert_same(&before, &after, true);
+        assert_false(belay_optimizer_is_applied(o));
+        assert_int_equal(belay_optimizer_n_applied(o), 2);
+        assert_int_equal(belay_optimizer_n_faulted(o), 1);
+        assert_int_equal(belay_optimizer_n_overflowed(o), 0);
+        for (int i = 0; i < LEAVES; i++)
+            assert_true(belay_tensor_is_nil(belay_tensor_grad(leaf[i])));
+        copies_free(&before);
+        copies_free(&after);
+        assert_int_equal(belay_close(context), 3);
+    }
+}
+
+static void overflowed_window_changes_no_bit(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        belay_context *context = open_cpu();
+        belay_tensor leaf[LEAVES];
+        make_leaves(context, 2000, leaf);
+        belay_optimizer *o = optimizer_of(context, kind, leaf, LEAVES);
+        give_drawn(context, leaf, LEAVES, 0);
+        belay_optimizer_step(o);
+        copies before = copy_all(leaf, LEAVES, o);
+        give_drawn(context, leaf, LEAVES, 1);
+        const float bad[] = {0, NAN};
+        give(leaf[2], belay_tensor_from(context, BELAY_F32, belay_shape1(2), bad, sizeof bad));
+        belay_optimizer_step(o);
+        copies after = copy_all(leaf, LEAVES, o);
+        assert_same(&before, &after, true);
+        assert_int_equal(belay_optimizer_n_overflowed(o), 1);
+        assert_int_equal(belay_optimizer_n_faulted(o), 0);
+        assert_true(isnan(belay_optimizer_norm_get(o)));
+        copies_free(&before);
+        copies_free(&after);
+        assert_int_equal(belay_close(context), 0);
+    }
+}
+
+static void run_after_a_refused_window_is_the_run_without_it(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        copies end[2];
+        for (int faulted = 0; faulted < 2; faulted++) {
+            belay_context *context = open_cpu();
+            belay_tensor leaf[LEAVES];
+            make_leaves(context, 2000, leaf);
+            belay_optimizer *o = optimizer_of(context, kind, leaf, LEAVES);
+            for (uint64_t step = 0; step < 5; step++) {
+                if (step == 2 && faulted) {
+                    give_drawn(context, leaf, LEAVES, 77);
+                    plant_fault(context);
+                    belay_optimizer_step(o);
+                }
+                give_drawn(context, leaf, LEAVES, step);
+                belay_optimizer_step(o);
+            }
+            end[faulted] = copy_all(leaf, LEAVES, o);
+            assert_int_equal(belay_close(context), 0);
+        }
+        memset(end[1].bytes[end[1].n - 1] + 6 * 8, 0, 8); /* the one difference: a refused step was counted */
+        assert_same(&end[0], &end[1], false);
+        copies_free(&end[0]);
+        copies_free(&end[1]);
+    }
+}
+
+static void lost_window_is_told_once_with_its_first_code(void **state)
+{
+    (void)state;
+    belay_context *context = open_cpu();
+    belay_tensor leaf[LEAVES];
+    make_leaves(context, 4, leaf);
+    belay_optimizer *o = optimizer_of(context, 1, leaf, LEAVES);
+    give_drawn(context, leaf, LEAVES, 0);
+    belay_optimizer_step(o);
+    belay_fault_raise(context, BELAY_DATA_WORKER, "the dataset lost a sample");
+    plant_fault(context);
+    told[0] = '\0';
+    belay_optimizer_step(o);
+    int line = __LINE__ - 1;
+    char text[1024];
+    snprintf(text, sizeof text,
+             "belay: step 1 was not applied: data.worker in its window (run.window_lost)\n"
+             "    called at: test_step.c:%d\n"
+             "    when: epoch 0, batch 3 (micro-batch 0 of its window), step 1, rank 0\n"
+             "    try: See the fault named before.\n",
+             line);
+    assert_string_equal(told, text);
+    told[0] = '\0';
+    give_drawn(context, leaf, LEAVES, 1);
+    belay_optimizer_step(o);
+    assert_string_equal(told, "");
+    assert_true(belay_optimizer_is_applied(o));
+    assert_int_equal(belay_close(context), 0);
+}
+
+static void overflow_names_the_first_parameter_and_its_range(void **state)
+{
+    (void)state;
+    belay_context *context = open_cpu();
+    belay_tensor leaf[LEAVES];
+    make_leaves(context, 4, leaf);
+    belay_optimizer *o = optimizer_of(context, 2, leaf, LEAVES);
+    const float bad[2][3] = {{-2.5f, INFINITY, 3.25f}, {NAN, NAN, NAN}};
+    give(leaf[0], drawn(context, 4, 0));
+    give(leaf[1], belay_tensor_from(context, BELAY_F32, belay_shape1(3), bad[0], sizeof bad[0]));
+    give(leaf[2], belay_tensor_from(context, BELAY_F32, belay_shape1(2), bad[1], 8));
+    belay_optimizer_step(o);
+    int line = __LINE__ - 1;
+    char text[1024];
+    snprintf(text, sizeof text,
+             "belay: step 0 was not applied: the gradient of b [3] is not finite (run.overflow)\n"
+             "    called at: test_step.c:%d\n"
+             "    bad: 1 of 3 elements, first at [1]: inf\n"
+             "    the others lie in [-2.5, 3.25]\n"
+             "    when: epoch 0, batch 3 (micro-batch 3 of its window), step 0, rank 0\n"
+             "    try: Ordinary at the start with a loss scale; if it repeats, lower the learning rate.\n",
+             line);
+    assert_string_equal(told, text);
+    assert_int_equal(belay_close(context), 0);
+}
+
+static void large_finite_gradients_are_no_overflow(void **state)
+{
+    (void)state;
+    belay_context *context = open_cpu();
+    belay_tensor leaf[LEAVES];
+    make_leaves(context, 4, leaf);
+    belay_optimizer *o = belay_sgd_over(context, leaf, LEAVES, &(belay_sgd_options){.lr = 1, .clip = 1}), *none = NULL;
+    const float large[] = {3e30f, 4e30f};
+    give(leaf[2], belay_tensor_from(context, BELAY_F32, belay_shape1(2), large, sizeof large));
+    float before[2], after[2];
+    assert_int_equal(belay_tensor_read(leaf[2], before, sizeof before), BELAY_OK);
+    belay_optimizer_step(o);
+    assert_int_equal(belay_tensor_read(leaf[2], after, sizeof after), BELAY_OK);
+    assert_true(belay_optimizer_is_applied(o));
+    assert_true(fabs(belay_optimizer_norm_get(o) / 5e30 - 1) < 1e-6);
+    assert_true(fabsf(before[0] - after[0] - 0.6f) < 1e-6f && fabsf(before[1] - after[1] - 0.8f) < 1e-6f);
+    belay_optimizer_step(none);
+    assert_int_equal(belay_close(context), 0);
+}
+
+static void parameter_without_gradient_does_not_age(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        belay_context *context = open_cpu();
+        belay_tensor leaf[LEAVES];
+        make_leaves(context, 2000, leaf);
+        belay_optimizer *o = optimizer_of(context, kind, leaf, LEAVES);
+        give_drawn(context, leaf, LEAVES, 0);
+        belay_optimizer_step(o);
+        copies before = copy_all(leaf, LEAVES, o);
+        give_drawn(context, leaf, 2, 1); /* not "c" */
+        belay_optimizer_step(o);
+        copies after = copy_all(leaf, LEAVES, o);
+        for (int i = 0; i < before.n; i++) {
+            const char *name = before.name[i];
+            bool is_c = name[0] == 'c' || strstr(name, ".c") != NULL;
+            bool is_same = memcmp(before.bytes[i], after.bytes[i], (size_t)before.n_bytes[i]) == 0;
+            if (strcmp(name, "t") == 0) {
+                double t[LEAVES];
+                memcpy(t, after.bytes[i], sizeof t);
+                assert_true(t[0] == 2 && t[1] == 2 && t[2] == 1);
+            } else if (strcmp(name, "state") != 0) {
+                assert_int_equal(is_same, is_c);
+            }
+        }
+        copies_free(&before);
+        copies_free(&after);
+        assert_int_equal(belay_close(context), 0);
+    }
+}
+
+static void bits_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        copies end[2];
+        for (int run = 0; run < 2; run++) {
+            belay_context *context = open_threads(run + 1);
+            belay_tensor leaf[LEAVES];
+            make_leaves(context, 200001, leaf);
+            belay_optimizer *o = optimizer_of(context, kind, leaf, LEAVES);
+            for (uint64_t step = 0; step < 3; step++) {
+                give_drawn(context, leaf, LEAVES, step);
+                belay_optimizer_step(o);
+            }
+            end[run] = copy_all(leaf, LEAVES, o);
+            assert_int_equal(belay_threads_get(context), run + 1);
+            assert_int_equal(belay_close(context), 0);
+        }
+        assert_same(&end[0], &end[1], false);
+        copies_free(&end[0]);
+        copies_free(&end[1]);
+    }
+}
+
+static void divisor_gives_the_mean_over_micro_batches(void **state)
+{
+    (void)state;
+    belay_context *context = open_cpu();
+    belay_tensor p = belay_tensor_requires_grad_set(belay_zeros(context, BELAY_F32, belay_shape1(1)), true);
+    belay_optimizer *o = belay_sgd_over(context, &p, 1, &(belay_sgd_options){.lr = 1});
+    belay_optimizer_divisor_set(o, 4);
+    for (int i = 0; i < 4; i++)
+        give(p, belay_full(context, BELAY_F32, belay_shape1(1), i));
+    belay_optimizer_step(o);
+    assert_true(belay_optimizer_norm_get(o) == 1.5);
+    assert_true(belay_tensor_item(p) == -1.5);
+    belay_optimizer_divisor_set(o, 0);
+    assert_non_null(strstr(told, "belay: divisor is 0, outside (0, inf) (conf.value)\n"));
+    assert_int_equal(belay_close(context), 2);
+}
+
+static void discard_drops_the_window_and_opens_the_next(void **state)
+{
+    (void)state;
+    belay_context *context = open_cpu();
+    belay_tensor leaf[LEAVES];
+    make_leaves(context, 4, leaf);
+    belay_optimizer *o = optimizer_of(context, 2, leaf, LEAVES);
+    give_drawn(context, leaf, LEAVES, 0);
+    plant_fault(context);
+    copies before = copy_all(leaf, LEAVES, o);
+    told[0] = '\0';
+    belay_optimizer_discard(o);
+    copies after = copy_all(leaf, LEAVES, o);
+    assert_same(&before, &after, false);
+    for (int i = 0; i < LEAVES; i++)
+        assert_true(belay_tensor_is_nil(belay_tensor_grad(leaf[i])));
+    belay_fault fault;
+    assert_true(belay_fault_first(context, &fault)); /* nothing was applied: the fault still stands in front */
+    give_drawn(context, leaf, LEAVES, 0);
+    belay_optimizer_step(o);
+    assert_true(belay_optimizer_is_applied(o));
+    assert_false(belay_fault_first(context, &fault));
+    assert_string_equal(told, "");
+    copies_free(&before);
+    copies_free(&after);
+    assert_int_equal(belay_close(context), 0);
+}
+
+static void fault_outside_of_recording_refuses_no_step(void **state)
+{
+    (void)state;
+    belay_context *context = open_cpu();
+    belay_tensor leaf[LEAVES];
+    make_leaves(context, 4, leaf);
+    belay_optimizer *o = optimizer_of(context, 2, leaf, LEAVES);
+    give_drawn(context, leaf, LEAVES, 0);
+    bool was = belay_recording_set(context, false);
+    plant_fault(context);
+    belay_recording_set(context, was);
+    belay_optimizer_step(o);
+    assert_true(belay_optimizer_is_applied(o));
+    assert_int_equal(belay_close(context), 0);
+}
+
+/* ---- hooks ---- */
+
+static char order[8];
+
+static void note_hook(void *hook_state, belay_optimizer *o)
+{
+    (void)o;
+    strcat(order, hook_state);
+}
+
+static void double_hook(void *hook_state, belay_optimizer *o)
+{
+    (void)hook_state;
+    for (int64_t i = 0; i < o->n; i++) {
+        belay_tensor grad = belay_tensor_grad(o->parameter[i].leaf);
+        bl_launch_add_to(o->context, grad, grad);
+    }
+}
+
+static void close_hook(void *hook_state, belay_optimizer *o)
+{
+    (void)hook_state;
+    o->context->device->api->ring(o->context->device)->gate = 1;
+}
+
+static void hooks_run_in_order_before_the_update(void **state)
+{
+    (void)state;
+    belay_context *context = open_cpu();
+    belay_tensor p = belay_tensor_requires_grad_set(belay_zeros(context, BELAY_F32, belay_shape1(1)), true);
+    belay_optimizer *o = belay_sgd_over(context, &p, 1, &(belay_sgd_options){.lr = 1});
+    bl_commit_hook first = {.run = note_hook, .state = "1"}, second = {.run = double_hook},
+                   third = {.run = note_hook, .state = "3"}, closes = {.run = close_hook};
+    bl_optim_hook_add(context, &first);
+    bl_optim_hook_add(context, &second);
+    bl_optim_hook_add(context, &third);
+    order[0] = '\0';
+    give(p, belay_ones(context, BELAY_F32, belay_shape1(1)));
+    belay_optimizer_step(o);
+    assert_string_equal(order, "13");
+    assert_true(belay_tensor_item(p) == -2);
+    bl_optim_hook_remove(context, &second);
+    bl_optim_hook_add(context, &closes);
+    give(p, belay_ones(context, BELAY_F32, belay_shape1(1)));
+    belay_optimizer_step(o);
+    assert_string_equal(order, "1313");
+    assert_true(belay_tensor_item(p) == -2);
+    assert_non_null(strstr(told, "belay: step 1 was not applied: its gate was closed (run.window_lost)\n"));
+    assert_int_equal(belay_close(context), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(faulted_window_changes_no_bit),
+        cmocka_unit_test(overflowed_window_changes_no_bit),
+        cmocka_unit_test(run_after_a_refused_window_is_the_run_without_it),
+        cmocka_unit_test(lost_window_is_told_once_with_its_first_code),
+        cmocka_unit_test(overflow_names_the_first_parameter_and_its_range),
+        cmocka_unit_test(large_finite_gradients_are_no_overflow),
+        cmocka_unit_test(parameter_without_gradient_does_not_age),
+        cmocka_unit_test(bits_do_not_depend_on_threads),
+        cmocka_unit_test(divisor_gives_the_mean_over_micro_batches),
+        cmocka_unit_test(discard_drops_the_window_and_opens_the_next),
+        cmocka_unit_test(fault_outside_of_recording_refuses_no_step),
+        cmocka_unit_test(hooks_run_in_order_before_the_update),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
