@@ -19,8 +19,7 @@ extern "C" {
 
 typedef struct belay_module belay_module;
 
-/* ---- using a module
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- using a module -------------------------------------------------------------------------------------------------- */
 
 /* Runs the module; faults inside of it name its layer path ("classifier.lstm"). */
 BELAY_API belay_tensor belay_forward(belay_module *module, belay_tensor x);
@@ -38,9 +37,7 @@ BELAY_API void belay_module_free(belay_module *module);
 BELAY_API bool belay_module_is_nil(const belay_module *module);
 BELAY_API belay_context *belay_module_context(const belay_module *module); /* NULL for a nil one */
 
-/* ---- walking
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- walking --------------------------------------------------------------------------------------------------------- */
 
 /* Parameters and buffers of the module and all below it, own ones first, then child by child in the order in which they
  * were registered: PyTorch's order.  Names are dotted from this module; they live until it is freed or becomes a child.
@@ -150,8 +147,8 @@ BELAY_API belay_module *belay_layer_norm_module(belay_context *context, const be
 /* Drops elements with chance p in [0, 1) in training. */
 BELAY_API belay_module *belay_dropout_module(belay_context *context, double p);
 
-/* A function of one tensor as a module: belay_map_module(context, "relu", belay_relu). */
-BELAY_API belay_module *belay_map_module(belay_context *context, const char *name, belay_tensor (*map)(belay_tensor x));
+/* A function of one tensor as a module: belay_map_module(context, belay_relu). */
+BELAY_API belay_module *belay_map_module(belay_context *context, belay_tensor (*map)(belay_tensor x));
 
 /* Children in order; belay_module_add_child names them, "0", "1", ... as PyTorch does. */
 BELAY_API belay_module *belay_sequential_module(belay_context *context);
@@ -165,9 +162,7 @@ typedef struct belay_mlp_options {
 /* Linear, map, (dropout,) Linear, ...: named as in nn.Sequential, "0.weight", "2.weight", ... */
 BELAY_API belay_module *belay_mlp(belay_context *context, const belay_mlp_options *options);
 
-/* ---- LSTM
- * ----------------------------------------------------------------------------------------------------------------------
- */
+/* ---- LSTM ------------------------------------------------------------------------------------------------------------ */
 
 /* Of one layer.  Gates stand in PyTorch's order i, f, g, o.  Biases may be nil, both or one. */
 typedef struct belay_lstm_weights {
@@ -209,8 +204,7 @@ BELAY_API belay_module *belay_lstm_module(belay_context *context, const belay_ls
 /* The same with initial state (nil: zeros) and all results. */
 BELAY_API belay_lstm_result belay_lstm_module_run(belay_module *lstm, belay_tensor x, belay_tensor h0, belay_tensor c0);
 
-/* ---- text classifiers
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- text classifiers ------------------------------------------------------------------------------------------------ */
 
 typedef enum belay_text_model {
     BELAY_TEXT_LSTM = 0, /* embedding, lstm, fc on h_n of the last layer, padding included */

@@ -30,6 +30,7 @@
  *
  * Signature:  "items: operand ... -> operand ..."
  *   operand   name[:dtype][axes][?][!]    axes are one-letter symbols, bound at first sight and compared from then on
+ *                                         a digit among them is that size
  *   dtype     none: the column's; f32 f64 i64 bool: that one; index: any integer; any: any
  *   ?         may be absent               !  is written in place
  *   items     one symbol (LANE: rows; `N/1024`: chunks of it), or three for REDUCE (outer, reduced, inner; 1 for none),

@@ -12,10 +12,11 @@
 #include "base/memory.h"
 #include "device/cpu/kernel.h"
 
+/* The largest panel, and what the sides of panels are multiples of. */
 #ifdef BELAY_SMALL
-enum { PANEL_ROWS = 5, PANEL_COLUMNS = 7 };
+enum { PANEL_ROWS = 5, PANEL_COLUMNS = 7, PANEL_STEP = 1 };
 #else
-enum { PANEL_ROWS = 1024, PANEL_COLUMNS = 512 };
+enum { PANEL_ROWS = 640, PANEL_COLUMNS = 1024, PANEL_STEP = 16 };
 #endif
 
 typedef struct product {
@@ -46,18 +47,23 @@ static void gemm_panel(const product *p, int64_t m0, int64_t m, int64_t n0, int6
                     (const float *)p->b + b0, ldb, (float)p->add, (float *)p->y + y0, (int)p->n);
 }
 
-/* Panels: the longer side is cut, in at least two where there is work for two. */
+/* Length of the parts that a side is cut into: a power of two of equal parts, so that two, four, ... threads get the
+ * same work. */
+static int64_t part_of(int64_t n, int64_t limit, int64_t at_least)
+{
+    int64_t parts = at_least;
+    while (n / parts > limit || (n / parts == limit && n % parts > 0))
+        parts *= 2;
+    return ((n + parts - 1) / parts + PANEL_STEP - 1) / PANEL_STEP * PANEL_STEP;
+}
+
+/* Few large panels: each packs its share of both factors again.  At least two where there is work for two. */
 static void panel_shape(int64_t m, int64_t n, int64_t k, int64_t *rows, int64_t *columns)
 {
-    bool large = m * n >= 4096 && k >= 16;
-    *rows = PANEL_ROWS;
-    *columns = PANEL_COLUMNS;
-    if (large && m <= *rows && n <= *columns) {
-        if (n >= m)
-            *columns = bl_max_i64((n / 2 + 15) / 16 * 16, 16);
-        else
-            *rows = bl_max_i64((m / 2 + 15) / 16 * 16, 16);
-    }
+    bool is_one = m <= PANEL_ROWS && n <= PANEL_COLUMNS, is_worth = m * n >= 4096 && k >= 16;
+    int64_t cut = is_one && is_worth ? 2 : 1;
+    *rows = part_of(m, PANEL_ROWS, n < m ? cut : 1);
+    *columns = part_of(n, PANEL_COLUMNS, n < m ? 1 : cut);
 }
 
 static bool multiply(const bl_cpu *cpu, const product *p)
