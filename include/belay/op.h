@@ -52,6 +52,13 @@ typedef struct belay_axes {
 BELAY_API belay_tensor belay_sum(belay_tensor x, const belay_axes *axes);
 BELAY_API belay_tensor belay_mean(belay_tensor x, const belay_axes *axes);
 
+/* The largest along an axis, a NaN above everything; `indices` (may be NULL) gets where it first stands, as i64.  The
+ * gradient goes to that element. */
+BELAY_API belay_tensor belay_max(belay_tensor x, int axis, bool keep, belay_tensor *indices);
+BELAY_API belay_tensor belay_argmax(belay_tensor x, int axis, bool keep);
+/* The largest over axes (NULL: over all); the gradient is shared equally among equal maxima. */
+BELAY_API belay_tensor belay_amax(belay_tensor x, const belay_axes *axes);
+
 /* ---- rows ------------------------------------------------------------------------------------------------------------ */
 
 /* Normalises over the last `n_axes` axes; weight and bias have the shape of those axes or are nil.  eps 0: 1e-5.
@@ -85,6 +92,12 @@ BELAY_API belay_tensor belay_mse(belay_tensor prediction, belay_tensor target, b
 
 /* ---- indices --------------------------------------------------------------------------------------------------------- */
 
+/* What every op that selects by index takes; ids and indices have any integer dtype, and negative ones are out of
+ * range.  A bad index: under `raise` the fault index.range; it reads as zeros and adds to nothing. */
+typedef struct belay_index_options {
+    belay_index_policy policy;
+} belay_index_options;
+
 typedef struct belay_embedding_options {
     bool has_padding;
     int64_t padding; /* row whose gradient is left out */
@@ -92,9 +105,26 @@ typedef struct belay_embedding_options {
     bool cast_ids; /* takes float ids: checked, num.cast */
 } belay_embedding_options;
 
-/* Row ids[...] of weight [rows, width] for each id of any shape: [..., width].  Ids of any integer dtype.
- * Fault: index.range. */
+/* Row ids[...] of weight [rows, width] for each id of any shape: [..., width].  Faults: index.range, num.cast. */
 BELAY_API belay_tensor belay_embedding(belay_tensor weight, belay_tensor ids, const belay_embedding_options *options);
+
+/* x without all but the entries ids [n] along an axis, in their order. */
+BELAY_API belay_tensor belay_index_select(belay_tensor x, int axis, belay_tensor ids,
+                                          const belay_index_options *options);
+/* y[i][j][k] = x[i][index[i][j][k]][k] for axis 1 of 3; index is nowhere larger than x but along the axis. */
+BELAY_API belay_tensor belay_gather(belay_tensor x, int axis, belay_tensor index, const belay_index_options *options);
+/* x[indices[0], indices[1], ...]: n indices over the leading axes, broadcast together, then x's other axes. */
+#define BELAY_MAX_INDICES 6
+BELAY_API belay_tensor belay_index(belay_tensor x, const belay_tensor *indices, int n,
+                                   const belay_index_options *options);
+
+/* A copy of x to which src is added at index[i][j][k] in place of j, for axis 1 of 3; index is nowhere larger than src,
+ * nor than x but along the axis.  Equal targets add up in the order of the index, always. */
+BELAY_API belay_tensor belay_scatter_add(belay_tensor x, int axis, belay_tensor index, belay_tensor src,
+                                         const belay_index_options *options);
+/* A copy of x to which alpha * src is added at the entries ids [n] along an axis. */
+BELAY_API belay_tensor belay_index_add(belay_tensor x, int axis, belay_tensor ids, belay_tensor src, double alpha,
+                                       const belay_index_options *options);
 
 /* ---- products -------------------------------------------------------------------------------------------------------- */
 

@@ -55,6 +55,37 @@ void bl_grad_select(belay_context *context, bl_node *node, belay_tensor *grad_in
         grad_in[0] = whole;
 }
 
+/* A corner of in[0] was replaced by in[1]. */
+void bl_grad_put(belay_context *context, bl_node *node, belay_tensor *grad_in)
+{
+    belay_tensor g = node->grad[0];
+    if (node->in[1].is_wanted)
+        grad_in[1] = bl_view_corner(context, g, &node->in[1].shape);
+    if (!node->in[0].is_wanted)
+        return;
+    belay_tensor rest = bl_launch_copy(context, g);
+    belay_tensor none = bl_launch_fill(context, node->in[1].dtype, &node->in[1].shape, 0);
+    if (!belay_tensor_is_nil(rest) && bl_launch_move(context, bl_view_corner(context, rest, &node->in[1].shape), none))
+        grad_in[0] = rest;
+}
+
+/* Sources in[1] were added to in[0], seen as [i[0], i[1], i[2]], where in[2] points; node->op selects by the same
+ * index. */
+void bl_grad_add_by_index(belay_context *context, bl_node *node, belay_tensor *grad_in)
+{
+    belay_shape wide = belay_shape3(node->params.i[0], node->params.i[1], node->params.i[2]);
+    grad_in[0] = node->grad[0];
+    if (!node->in[1].is_wanted)
+        return;
+    bl_call call = {.context = context, .op = node->op, .n_in = 2, .policy = node->policy, .is_backward = true};
+    call.in[0] = bl_launch_reshape(context, node->grad[0], &wide);
+    call.in[1] = node->in[2].kept;
+    call.site = node->site;
+    call.layer = node->layer;
+    if (bl_launch_run(&call))
+        grad_in[1] = call.out[0];
+}
+
 /* params.i[0] = the axis: each input gets its slice. */
 void bl_grad_cat(belay_context *context, bl_node *node, belay_tensor *grad_in)
 {

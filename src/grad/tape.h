@@ -63,6 +63,8 @@ void bl_grad_permute(belay_context *context, bl_node *node, belay_tensor *grad_i
 void bl_grad_select(belay_context *context, bl_node *node, belay_tensor *grad_in);
 void bl_grad_slice(belay_context *context, bl_node *node, belay_tensor *grad_in);
 void bl_grad_expand(belay_context *context, bl_node *node, belay_tensor *grad_in);
+void bl_grad_put(belay_context *context, bl_node *node, belay_tensor *grad_in);
+void bl_grad_add_by_index(belay_context *context, bl_node *node, belay_tensor *grad_in);
 void bl_grad_cat(belay_context *context, bl_node *node, belay_tensor *grad_in);
 void bl_grad_matmul(belay_context *context, bl_node *node, belay_tensor *grad_in);
 
@@ -73,6 +75,8 @@ belay_tensor bl_view_slice(belay_context *context, belay_tensor x, int axis, int
 belay_tensor bl_view_permute(belay_context *context, belay_tensor x, const int64_t *axes);
 /* Index along an axis (from 0), which goes away. */
 belay_tensor bl_view_select(belay_context *context, belay_tensor x, int axis, int64_t index);
+/* The first sizes->size[i] along every axis. */
+belay_tensor bl_view_corner(belay_context *context, belay_tensor x, const belay_shape *sizes);
 belay_tensor bl_view_expand(belay_context *context, belay_tensor x, const belay_shape *shape);
 /* An axis counted from the end when negative; -1 after a fault. */
 int bl_view_axis(belay_context *context, belay_tensor x, int axis);

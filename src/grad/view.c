@@ -64,6 +64,11 @@ belay_tensor bl_view_expand(belay_context *context, belay_tensor x, const belay_
     const bl_slot *slot = bl_slot_use(context, x);
     if (slot == NULL)
         return (belay_tensor){0};
+    if (shape->rank > BELAY_MAX_RANK) {
+        bl_context_raise(context, BELAY_SHAPE_RANK, "a view with %d axes: the most are %d", shape->rank,
+                         BELAY_MAX_RANK);
+        return (belay_tensor){0};
+    }
     int64_t stride[BELAY_MAX_RANK] = {0};
     int extra = shape->rank - slot->rank;
     bool fits = extra >= 0;
@@ -113,4 +118,11 @@ belay_tensor bl_view_select(belay_context *context, belay_tensor x, int axis, in
             shape.size[shape.rank++] = slot->size[i];
         }
     return bl_tensor_view(context, one, &shape, stride, slot->offset);
+}
+
+belay_tensor bl_view_corner(belay_context *context, belay_tensor x, const belay_shape *sizes)
+{
+    for (int i = 0; i < sizes->rank && !belay_tensor_is_nil(x); i++)
+        x = bl_view_slice(context, x, i, 0, sizes->size[i], 1);
+    return x;
 }

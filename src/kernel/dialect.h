@@ -82,7 +82,8 @@ typedef struct bl_launch {
     int rank;                  /* map: of the collapsed output shape */
     int64_t size[BL_MAX_RANK]; /* map: the collapsed output shape */
     int64_t dim[8];            /* the signature's symbols, as its operands first name them */
-    int64_t n_items;           /* map: elements; row: rows; reduce: outputs */
+    int64_t n_items;           /* map: elements; row: rows; reduce: outputs; sorted: source and target rows */
+    int64_t work;              /* element operations, roughly: how many threads are worth it */
     int policy;                /* belay_index_policy: RAISE, CLAMP or ZERO */
     bool gates;                /* a bad index closes the window's gate */
     bl_operand operand[BL_MAX_OPERANDS];

@@ -4,14 +4,9 @@
  */
 #if defined BL_BODIES
 
-/* weight[V, D] ids[N] -> y[N, D] */
-BL_FN void BL_(embedding)(const bl_launch *l, int64_t row, bl_bad *bad)
+/* Copies one row, or zeros where its index does not count. */
+BL_FN void BL_(take_row)(BL_T *to, const BL_T *from, int64_t width, bool counts)
 {
-    int64_t width = l->dim[1];
-    bool counts;
-    int64_t id = bl_index(l, bad, 1, row, bl_load_index(&l->operand[1], row), l->dim[0], &counts);
-    const BL_T *from = BL_PTR(BL_T, 0) + id * width;
-    BL_T *to = BL_PTR(BL_T, 2) + row * width;
     BL_T zero;
     BL_STORE(&zero, 0, 0);
     if (counts)
@@ -20,6 +15,84 @@ BL_FN void BL_(embedding)(const bl_launch *l, int64_t row, bl_bad *bad)
         BL_EACH(j, width) to[j] = zero;
 }
 
+/* weight[V, D] ids[N] -> y[N, D] */
+BL_FN void BL_(embedding)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    int64_t width = l->dim[1];
+    bool counts;
+    int64_t id = bl_index(l, bad, 1, row, bl_load_index(&l->operand[1], row), l->dim[0], &counts);
+    BL_(take_row)(BL_PTR(BL_T, 2) + row * width, BL_PTR(BL_T, 0) + id * width, width, counts);
+}
+
+/* x[O, V, I] ids[N] -> y[O, N, I]; a bad id is noted once, not for every o */
+BL_FN void BL_(index_select)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    int64_t width = l->dim[2], n = l->dim[3], o = row / n, e = row % n;
+    bl_bad told = {0};
+    bool counts;
+    int64_t id = bl_index(l, o == 0 ? bad : &told, 1, e, bl_load_index(&l->operand[1], e), l->dim[1], &counts);
+    const BL_T *from = BL_PTR(BL_T, 0) + (o * l->dim[1] + id) * width;
+    BL_(take_row)(BL_PTR(BL_T, 2) + row * width, from, width, counts);
+}
+
+/* x[O, V, I] index[O, N, I] -> y[O, N, I] */
+BL_FN void BL_(gather)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    int64_t width = l->dim[2], o = row / l->dim[3];
+    const BL_T *x = BL_PTR(BL_T, 0) + o * l->dim[1] * width;
+    BL_T *y = BL_PTR(BL_T, 2) + row * width;
+    BL_EACH(j, width)
+    {
+        int64_t e = row * width + j;
+        bool counts;
+        int64_t id = bl_index(l, bad, 1, e, bl_load_index(&l->operand[1], e), l->dim[1], &counts);
+        BL_STORE(y, j, counts ? BL_LOAD(x, id * width + j) : 0);
+    }
+}
+
+/* x[V, D] i0[N] ... i5[N] -> y[N, D]; params.i[k] = size of the axis that index k selects from, i[6] = how many */
+BL_FN int64_t BL_(index_row)(const bl_launch *l, int64_t e, bl_bad *bad, bool *counts)
+{
+    int64_t at = 0;
+    *counts = true;
+    for (int k = 0; k < (int)l->params.i[6]; k++) {
+        bool one;
+        int64_t id = bl_load_index(&l->operand[1 + k], e);
+        at = at * l->params.i[k] + bl_index(l, bad, 1 + k, e, id, l->params.i[k], &one);
+        *counts = *counts && one;
+    }
+    return at;
+}
+BL_FN void BL_(index)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    int64_t width = l->dim[1];
+    bool counts;
+    int64_t id = BL_(index_row)(l, row, bad, &counts);
+    BL_(take_row)(BL_PTR(BL_T, 7) + row * width, BL_PTR(BL_T, 0) + id * width, width, counts);
+}
+
+#if !BL_IS_BOOL
+/* src[O, N, I] ids[N] -> y[O, V, I] */
+BL_FN int64_t BL_(index_add)(const bl_launch *l, int64_t e, bl_bad *bad)
+{
+    int64_t n = l->dim[1], o = e / n;
+    bl_bad told = {0};
+    bool counts;
+    int64_t id = bl_load_index(&l->operand[1], e % n);
+    id = bl_index(l, o == 0 ? bad : &told, 1, e % n, id, l->dim[3], &counts);
+    return counts ? o * l->dim[3] + id : -1;
+}
+
+/* src[O, N, I] index[O, N, I] -> y[O, V, I] */
+BL_FN int64_t BL_(scatter_add)(const bl_launch *l, int64_t e, bl_bad *bad)
+{
+    int64_t width = l->dim[2], o = e / (width * l->dim[1]);
+    bool counts;
+    int64_t id = bl_index(l, bad, 1, e, bl_load_index(&l->operand[1], e), l->dim[3], &counts);
+    return counts ? (o * l->dim[3] + id) * width + e % width : -1;
+}
+#endif
+
 #if BL_IS_FLOAT
 /* g_y[N, D] ids[N] -> g_weight[V, D]; i[0] = padding row, whose gradient is left out (-1: none) */
 BL_FN int64_t BL_(embedding_grad)(const bl_launch *l, int64_t e, bl_bad *bad)
@@ -27,6 +100,25 @@ BL_FN int64_t BL_(embedding_grad)(const bl_launch *l, int64_t e, bl_bad *bad)
     bool counts;
     int64_t id = bl_index(l, bad, 1, e, bl_load_index(&l->operand[1], e), l->dim[2], &counts);
     return counts && id != l->params.i[0] ? id : -1;
+}
+BL_FN int64_t BL_(index_select_grad)(const bl_launch *l, int64_t e, bl_bad *bad) { return BL_(index_add)(l, e, bad); }
+BL_FN int64_t BL_(gather_grad)(const bl_launch *l, int64_t e, bl_bad *bad) { return BL_(scatter_add)(l, e, bad); }
+BL_FN int64_t BL_(index_grad)(const bl_launch *l, int64_t e, bl_bad *bad)
+{
+    bool counts;
+    int64_t id = BL_(index_row)(l, e, bad, &counts);
+    return counts ? id : -1;
+}
+
+/* x[N] -> ids[N]: whole numbers of 64 bits; every other is noted as num.cast and reads as 0 */
+BL_FN void BL_(cast_ids)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    double x = (double)BL_LOAD(BL_PTR(BL_T, 0), row);
+    bool is_whole = x >= -9223372036854775808.0 && x < 9223372036854775808.0 && floor(x) == x;
+    if (!is_whole)
+        bl_bad_note(bad, BELAY_NUM_CAST, 0, row, 0, 0);
+    if (BL_ROW_LEADER)
+        BL_PTR(int64_t, 1)[row] = is_whole ? (int64_t)x : 0;
 }
 #endif
 
@@ -38,5 +130,37 @@ BL_ROW(LANE, embedding, ANY, .signature = "N: weight[VD] ids:index[N] -> y[ND]",
 BL_ROW(SORTED, embedding_grad, FLOAT, .signature = "N,V: g_y[ND] ids:index[N] -> g_weight[VD]", .internal = true,
        .tolerance = BL_TOLERANCE_SUM, .formula = "g_weight[v] = sum over n with ids[n] == v of g_y[n]",
        .says = "Gradient of embedding: each table row adds up its own, in the order of the ids.")
+BL_ROW(LANE, index_select, ANY, .signature = "ON: x[OVI] ids:index[N] -> y[ONI]", .grad = {OP(index_select_grad)},
+       .table = 1, .domain = {-4, 4}, .internal = true, .formula = "y[o, n, i] = x[o, ids[n], i]",
+       .says = "Selects along an axis by a list of ids.")
+BL_ROW(LANE, gather, ANY, .signature = "ON: x[OVI] index:index[ONI] -> y[ONI]", .grad = {OP(gather_grad)}, .table = 1,
+       .domain = {-4, 4}, .internal = true, .formula = "y[o, n, i] = x[o, index[o, n, i], i]",
+       .says = "Selects along an axis by an index for each element.")
+BL_ROW(LANE, index, ANY,
+       .signature = "N: x[VD] i0:index[N] i1:index[N]? i2:index[N]? i3:index[N]? i4:index[N]? i5:index[N]? -> y[ND]",
+       .grad = {OP(index_grad)}, .table = 1, .domain = {-4, 4}, .internal = true,
+       .options = "i[0..5] = sizes of the axes, i[6] = how many", .formula = "y[n] = x[i0[n], i1[n], ...]",
+       .says = "Selects by a tuple of indices over the leading axes.")
+BL_ROW(SORTED, index_add, NUMBER, .signature = "ON,OV: src[ONI] ids:index[N] -> y[OVI]", .table = 3, .domain = {-4, 4},
+       .internal = true, .tolerance = BL_TOLERANCE_SUM, .options = "i[7] = add to y",
+       .formula = "y[o, v, i] += sum over n with ids[n] == v of src[o, n, i]",
+       .says = "Adds slices to the rows that a list of ids names, in the order of the list.")
+BL_ROW(SORTED, scatter_add, NUMBER, .signature = "ONI,OVI: src[ONI] index:index[ONI] -> y[OVI]", .table = 3,
+       .domain = {-4, 4}, .internal = true, .tolerance = BL_TOLERANCE_SUM, .options = "i[7] = add to y",
+       .formula = "y[o, v, i] += sum over n with index[o, n, i] == v of src[o, n, i]",
+       .says = "Adds elements where an index for each of them points, in the order of n.")
+BL_ROW(SORTED, index_select_grad, FLOAT, .signature = "ON,OV: g_y[ONI] ids:index[N] -> g_x[OVI]", .internal = true,
+       .tolerance = BL_TOLERANCE_SUM, .formula = "g_x[o, v, i] = sum over n with ids[n] == v of g_y[o, n, i]",
+       .says = "Gradient of index_select.")
+BL_ROW(SORTED, gather_grad, FLOAT, .signature = "ONI,OVI: g_y[ONI] index:index[ONI] -> g_x[OVI]", .internal = true,
+       .tolerance = BL_TOLERANCE_SUM, .formula = "g_x[o, v, i] = sum over n with index[o, n, i] == v of g_y[o, n, i]",
+       .says = "Gradient of gather.")
+BL_ROW(
+    SORTED, index_grad, FLOAT,
+    .signature = "N,V: g_y[ND] i0:index[N] i1:index[N]? i2:index[N]? i3:index[N]? i4:index[N]? i5:index[N]? -> g_x[VD]",
+    .internal = true, .tolerance = BL_TOLERANCE_SUM, .formula = "g_x[v] = sum over n that selects v of g_y[n]",
+    .says = "Gradient of index.")
+BL_ROW(LANE, cast_ids, FLOAT, .signature = "N: x[N] -> ids:i64[N]", .internal = true,
+       .formula = "ids[n] = x[n], a whole number", .says = "Floats that become ids; others are the fault num.cast.")
 
 #endif

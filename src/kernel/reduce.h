@@ -34,29 +34,38 @@ BL_FN void BL_(max_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
     (void)bad;
     int64_t n = l->dim[1], at = BL_PTR(int64_t, 1)[row];
     BL_T *gx = BL_PTR(BL_T, 2) + row * n;
-    BL_REAL g = BL_LOAD(BL_PTR(BL_T, 0), row);
-    BL_EACH(j, n) BL_STORE(gx, j, j == at ? g : 0);
+    BL_EACH(j, n) BL_STORE(gx, j, 0);
+    if (BL_ROW_OWNS(at))
+        BL_STORE(gx, at, BL_LOAD(BL_PTR(BL_T, 0), row));
 }
 #endif
 
-/* Largest of a row and where it first stands; a NaN is larger than everything. */
+/* x[R, N] -> y[R] at[R], N above 0.  A NaN is larger than everything. */
 BL_FN void BL_(max)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
     (void)bad;
     int64_t n = l->dim[1], at = 0;
     const BL_T *x = BL_PTR(BL_T, 0) + row * n;
+    BL_REAL top;
+    BL_ROW_MAX(top, j, n, BL_LOAD(x, j));
     if (!BL_ROW_LEADER)
         return;
-    BL_REAL top = BL_LOAD(x, 0);
-    for (int64_t j = 1; j < n && !BL_(is_nan)(top); j++) {
-        BL_REAL v = BL_LOAD(x, j);
-        if (v > top || BL_(is_nan)(v)) {
-            top = v;
-            at = j;
-        }
-    }
+    while (at < n - 1 && BL_LOAD(x, at) != top && !BL_(is_nan)(BL_LOAD(x, at)))
+        at++;
     BL_STORE(BL_PTR(BL_T, 1), row, top);
     BL_PTR(int64_t, 2)[row] = at;
+}
+
+/* x[R, N] -> y[R] */
+BL_FN void BL_(amax)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    (void)bad;
+    int64_t n = l->dim[1];
+    const BL_T *x = BL_PTR(BL_T, 0) + row * n;
+    BL_REAL top;
+    BL_ROW_MAX(top, j, n, BL_LOAD(x, j));
+    if (BL_ROW_LEADER)
+        BL_STORE(BL_PTR(BL_T, 1), row, top);
 }
 
 #elif defined BL_ROWS
@@ -73,6 +82,8 @@ BL_ROW(DEVICE, sum_grad, FLOAT, .signature = "O: g_y[OI] -> g_x[OKI]", .internal
 BL_ROW(LANE, max, ANY, .signature = "R: x[RN] -> y[R] at:i64[R]", .grad = {OP(max_grad)}, .domain = {-4, 4},
        .internal = true, .formula = "y[r] = max over n of x[r, n]; at[r] = the first n that has it",
        .says = "The largest value of each row and its index.")
+BL_ROW(LANE, amax, ANY, .signature = "R: x[RN] -> y[R]", .grad = {OP(amax_grad)}, .domain = {-4, 4}, .internal = true,
+       .formula = "y[r] = max over n of x[r, n]", .says = "The largest value of each row.")
 BL_ROW(LANE, max_grad, FLOAT, .signature = "R: g_y[R] at:i64[R] -> g_x[RN]", .internal = true,
        .formula = "g_x[r, n] = n == at[r] ? g_y[r] : 0", .says = "Gradient of max over an axis.")
 BL_ROW(LANE, amax_grad, FLOAT, .signature = "R: g_y[R] x[RN] y[R] -> g_x[RN]", .internal = true,

@@ -33,12 +33,30 @@ static void read_values(belay_context *context, const bl_launch *l, const bl_fau
     for (int i = 0; i < shape->rank; i++)
         n *= shape->size[i];
     f->got = index_at(context, o, r->element);
-    for (int64_t e = r->element; e < n && f->n_values < BL_COUNT(f->value); e++) {
+    uint64_t seen = 0;
+    for (int64_t e = r->element; e < n && seen < r->count && f->n_values < BL_COUNT(f->value); e++) {
         int64_t value = index_at(context, o, e);
         bool is_ignored = r->code == BELAY_INDEX_LABEL && l->params.i[1] != 0 && value == l->params.i[0];
-        if ((value < 0 || value >= r->limit) && !is_ignored && is_new(f, value))
+        bool is_bad = (value < 0 || value >= r->limit) && !is_ignored;
+        seen += is_bad;
+        if (is_bad && is_new(f, value))
             f->value[f->n_values++] = value;
     }
+}
+
+/* "ids[2, 1] is 1.5, not a whole number of 64 bits": the value was a float. */
+static void describe_cast(belay_context *context, const bl_launch *l, const bl_fault_record *r, bl_report_fault *f)
+{
+    const bl_operand *o = &l->operand[r->operand];
+    const bl_report_tensor *t = &f->tensor[r->operand];
+    int64_t size = belay_dtype_size(o->dtype);
+    double bytes = 0;
+    bl_text at = {0};
+    context->device->api->copy_out(context->device, &bytes, (const char *)o->data + r->element * size, size);
+    bl_report_coordinates(&t->shape, r->element, &at);
+    snprintf(f->what, sizeof f->what, "%s%s is %.9g, not a whole number of 64 bits",
+             t->name[0] != '\0' ? t->name : t->role, bl_text_get(&at), bl_launch_float(o->dtype, &bytes));
+    bl_text_fini(&at);
 }
 
 /* The sample: the bad element's first coordinate counts rows of the batch when the sizes agree. */
@@ -84,7 +102,10 @@ static void tell(belay_context *context, const bl_call *call, const bl_launch *l
     f.element = r->element;
     f.limit = r->limit;
     f.count = r->count;
-    read_values(context, l, r, &f);
+    if (r->code == BELAY_NUM_CAST)
+        describe_cast(context, l, r, &f);
+    else
+        read_values(context, l, r, &f);
     name_sample(context, &f);
     bl_context_fault(context, &f);
 }
@@ -102,4 +123,9 @@ void bl_launch_fence(belay_context *context, const bl_call *call, const bl_launc
         r->published = 0;
     }
     ring->claimed = 0;
+    if (ring->dropped == 0)
+        return;
+    bl_context_raise(context, BELAY_INDEX_RANGE,
+                     "%" PRIu64 " more launches met bad indices than the ring of faults holds", ring->dropped);
+    ring->dropped = 0;
 }

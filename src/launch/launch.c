@@ -38,13 +38,12 @@ static void write_record(const bl_call *call, const bl_proof *p)
         int64_t last = 0;
         for (int i = 0; i < slot->rank; i++)
             last += slot->size[i] > 0 ? (slot->size[i] - 1) * slot->stride[i] : 0;
-        o->n_bytes = (uint64_t)((last + 1) * belay_dtype_size(slot->dtype));
+        o->n_bytes = bl_slot_elements(slot) > 0 ? (uint64_t)((last + 1) * belay_dtype_size(slot->dtype)) : 0;
         o->storage = slot->storage->serial;
         o->name = slot->name;
         o->dtype = (uint8_t)slot->dtype;
         o->rank = (uint8_t)slot->rank;
-        o->is_output = k >= p->n_in || (k == 0 && l->operand[0].data == bl_slot_data(slot) && p->n_in < l->n_operands &&
-                                        bl_kernel_rows[call->op].signature == NULL);
+        o->is_output = p->written >> k & 1;
         memcpy(o->size, slot->size, sizeof o->size);
     }
     bl_journal_launched(context->journal, r, l->serial);
@@ -77,6 +76,20 @@ static void drop_results(bl_call *call)
     call->n_out = 0;
 }
 
+double bl_launch_float(int dtype, const void *element)
+{
+    switch (dtype) {
+    case BELAY_F64:
+        return *(const double *)element;
+    case BELAY_F32:
+        return (double)*(const float *)element;
+    case BELAY_BF16:
+        return (double)bl_from_bf16(*(const bl_bf16 *)element);
+    default:
+        return (double)bl_from_f16(*(const bl_f16 *)element);
+    }
+}
+
 /* Whether every element of a float tensor is finite: for non-finite tracing. */
 static bool is_finite(belay_context *context, const bl_slot *slot, int64_t *element)
 {
@@ -86,10 +99,7 @@ static bool is_finite(belay_context *context, const bl_slot *slot, int64_t *elem
     for (int64_t e = 0; e < n; e++) {
         double bytes[1] = {0};
         context->device->api->copy_out(context->device, bytes, (const char *)bl_slot_data(slot) + e * size, size);
-        double value = slot->dtype == BELAY_F64    ? bytes[0]
-                       : slot->dtype == BELAY_F32  ? (double)*(const float *)bytes
-                       : slot->dtype == BELAY_BF16 ? (double)bl_from_bf16(*(const bl_bf16 *)bytes)
-                                                   : (double)bl_from_f16(*(const bl_f16 *)bytes);
+        double value = bl_launch_float(slot->dtype, bytes);
         if (!isfinite(value)) {
             *element = e;
             return false;
@@ -142,9 +152,12 @@ bool bl_launch_run(bl_call *call)
     l->step = (uint32_t)context->step;
     l->site = bl_journal_site(context->journal, call->site != 0 ? call->site : context->site);
     write_record(call, &p);
-    if (l->n_items > 0 && !context->device->api->run(context->device, l)) {
-        bl_prove_fail(call, BELAY_MEM_EXHAUSTED, "device %s could not run %s on %s", context->device->name,
-                      bl_kernel_rows[call->op].name, belay_dtype_name(l->dtype));
+    belay_code code = l->n_items > 0 ? context->device->api->run(context->device, l) : BELAY_OK;
+    if (BL_UNLIKELY(code != BELAY_OK)) {
+        bl_prove_fail(call, code,
+                      code == BELAY_MEM_EXHAUSTED ? "device %s has no memory to run %s on %s"
+                                                  : "device %s has no code for %s on %s",
+                      context->device->name, bl_kernel_rows[call->op].name, belay_dtype_name(l->dtype));
         drop_results(call);
         return false;
     }

@@ -39,6 +39,9 @@ bool bl_launch_run(bl_call *call);
 /* Waits for the device and tells the faults that its kernels recorded. */
 void bl_launch_fence(belay_context *context, const bl_call *call, const bl_launch *launch);
 
+/* The value of an element of a float dtype. */
+double bl_launch_float(int dtype, const void *element);
+
 /* ---- helpers above which ops and gradients are written; none records ------------------------------------------------- */
 
 /* The tensor itself when it is contiguous, else a copy in row-major order. */

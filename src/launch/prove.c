@@ -32,6 +32,7 @@ void bl_prove_describe(const bl_call *call, bl_report_fault *f)
         const bl_slot *slot = bl_slot_get(call->context, shown_of(call, k));
         if (k < signature->n_in)
             snprintf(t->role, sizeof t->role, "%s", signature->operand[k].name);
+        t->is_absent = slot == NULL;
         if (slot == NULL)
             continue;
         snprintf(t->name, sizeof t->name, "%s", bl_journal_text_get(call->context->journal, slot->name));
@@ -108,22 +109,41 @@ static bool column_exists(const bl_call *call, int dtype)
     return ok;
 }
 
-/* Bytes [begin, end) that a contiguous output would write must not cut across an input, unless it is the same view. */
+/* Whether two views have bytes in common, judged by where they begin and end. */
+static bool share_bytes(const bl_slot *a, const bl_slot *b)
+{
+    if (a == NULL || b == NULL || a->storage != b->storage || bl_slot_elements(a) == 0 || bl_slot_elements(b) == 0)
+        return false;
+    const char *begin[2], *end[2];
+    const bl_slot *slot[2] = {a, b};
+    for (int k = 0; k < 2; k++) {
+        int64_t last = 0;
+        for (int i = 0; i < slot[k]->rank; i++)
+            last += (slot[k]->size[i] - 1) * slot[k]->stride[i];
+        begin[k] = bl_slot_data(slot[k]);
+        end[k] = begin[k] + (last + 1) * belay_dtype_size(slot[k]->dtype);
+    }
+    return begin[0] < end[1] && begin[1] < end[0];
+}
+
+static bool same_view(const bl_slot *a, const bl_slot *b)
+{
+    bool same = a->offset == b->offset && a->rank == b->rank && a->dtype == b->dtype;
+    for (int i = 0; i < a->rank && same; i++)
+        same = a->size[i] == b->size[i] && (a->stride[i] == b->stride[i] || a->size[i] == 1);
+    return same;
+}
+
+/* What is written must not cut across an input; it may be exactly the same view where elements map one to one. */
 static bool no_overlap(const bl_call *call, const bl_slot *out)
 {
-    const char *begin = bl_slot_data(out), *end = begin + bl_slot_elements(out) * belay_dtype_size(out->dtype);
+    bool is_map = bl_kernel_rows[call->op].signature == NULL && bl_kernel_rows[call->op].skeleton != BL_SKELETON_MATMUL;
     for (int k = 0; k < call->n_in; k++) {
         const bl_slot *in = bl_slot_get(call->context, call->in[k]);
-        if (in == NULL || in->storage != out->storage || bl_slot_data(in) == (const void *)begin)
+        if (!share_bytes(in, out) || (is_map && same_view(in, out)))
             continue;
-        const char *first = bl_slot_data(in);
-        int64_t last = 0;
-        for (int i = 0; i < in->rank; i++)
-            last += (bl_max_i64(in->size[i], 1) - 1) * in->stride[i];
-        if (first < end && first + (last + 1) * belay_dtype_size(in->dtype) > begin) {
-            bl_prove_fail(call, BELAY_SHAPE_CONTRACT, "the output overlaps operand %d", k);
-            return false;
-        }
+        bl_prove_fail(call, BELAY_SHAPE_CONTRACT, "the output overlaps operand %d", k);
+        return false;
     }
     return true;
 }
@@ -141,7 +161,8 @@ static bool make_output(bl_call *call, bl_proof *p, belay_dtype dtype, const bel
         if (slot == NULL)
             return false;
         bool may_stride = bl_kernel_rows[call->op].skeleton == BL_SKELETON_COPY;
-        if (!same_shape(&has, shape) || slot->dtype != (int)dtype || (!may_stride && !bl_slot_is_contiguous(slot))) {
+        if (call->n_out > 0 || !same_shape(&has, shape) || slot->dtype != (int)dtype ||
+            (!may_stride && !bl_slot_is_contiguous(slot))) {
             bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
                           "the result does not fit the tensor that it should be written to");
             return false;
@@ -154,6 +175,7 @@ static bool make_output(bl_call *call, bl_proof *p, belay_dtype dtype, const bel
         return false;
     call->out[call->n_out++] = out;
     p->tensor[k] = out;
+    p->written |= 1u << k;
     set_operand(p, k, slot);
     return true;
 }
@@ -225,6 +247,7 @@ static void output_first(bl_proof *p, int n_operands)
     }
     p->launch.operand[0] = out;
     p->tensor[0] = tensor;
+    p->written = 1;
 }
 
 static bool dtypes_agree(const bl_call *call, bl_skeleton skeleton, int *column)
@@ -298,7 +321,11 @@ bool bl_prove_matmul(bl_call *call, bl_proof *p)
     int64_t batch = bl_max_i64(a->size[0], b->size[0]);
     if (a->size[0] == 0 || b->size[0] == 0)
         batch = 0;
-    if (k != kb || (a->size[0] != b->size[0] && a->size[0] != 1 && b->size[0] != 1)) {
+    if (a->size[0] != b->size[0] && a->size[0] != 1 && b->size[0] != 1) {
+        bl_prove_fail(call, BELAY_SHAPE_CONTRACT, "a has %" PRId64 " matrices, b has %" PRId64, a->size[0], b->size[0]);
+        return false;
+    }
+    if (k != kb) {
         bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
                       "inner sizes differ: a has %" PRId64 " columns, b has %" PRId64 " rows", k, kb);
         return false;
@@ -430,6 +457,7 @@ static bool bind_inputs(const bl_call *call, const bl_signature *s, bl_proof *p,
         }
         if (!bind_operand(call, s, k, p->launch.dim, bound_by))
             return false;
+        p->written |= (unsigned)o->is_in_place << k;
         set_operand(p, k, slot);
     }
     return true;
@@ -440,14 +468,12 @@ static bool in_place_is_alone(const bl_call *call, const bl_signature *s)
 {
     for (int k = 0; k < s->n_in; k++) {
         const bl_slot *slot = s->operand[k].is_in_place ? bl_slot_get(call->context, call->in[k]) : NULL;
-        for (int j = 0; j < s->n_in && slot != NULL; j++) {
-            const bl_slot *other = j != k ? bl_slot_get(call->context, call->in[j]) : NULL;
-            if (other != NULL && other->storage == slot->storage && bl_slot_data(other) == bl_slot_data(slot)) {
+        for (int j = 0; j < s->n_in && slot != NULL; j++)
+            if (j != k && share_bytes(slot, bl_slot_get(call->context, call->in[j]))) {
                 bl_prove_fail(call, BELAY_SHAPE_CONTRACT, "%s is written and is also %s", s->operand[k].name,
                               s->operand[j].name);
                 return false;
             }
-        }
     }
     return true;
 }
@@ -473,17 +499,43 @@ static int64_t item_product(const bl_signature *s, const bl_launch *l, int part)
     return n;
 }
 
+static bool has_axis(const bl_signature_operand *o, int symbol)
+{
+    for (int i = 0; i < o->n_axes; i++)
+        if (o->axis[i] == symbol)
+            return true;
+    return false;
+}
+
+/* The most elements of an operand that has all of the items' symbols: a table that rows are taken from does not count. */
+static int64_t work_of(const bl_call *call, const bl_signature *s, const bl_proof *p)
+{
+    int64_t work = p->launch.n_items;
+    for (int k = 0; k < s->n_in + s->n_out; k++) {
+        const bl_signature_operand *o = &s->operand[k];
+        bool has_all = true;
+        for (int i = 0; i < s->item_length[0]; i++)
+            has_all = has_all && has_axis(o, s->item[0][i]);
+        belay_tensor tensor = k < s->n_in ? call->in[k] : call->out[k - s->n_in];
+        const bl_slot *slot = has_all && !belay_tensor_is_nil(tensor) ? bl_slot_get(call->context, tensor) : NULL;
+        if (slot != NULL)
+            work = bl_max_i64(work, bl_slot_elements(slot));
+    }
+    return work;
+}
+
 static void set_items(const bl_signature *s, bl_skeleton skeleton, bl_proof *p)
 {
     bl_launch *l = &p->launch;
     for (int part = 0; part < s->n_items; part++)
         l->size[part] = item_product(s, l, part);
     l->rank = s->n_items;
-    if (skeleton == BL_SKELETON_REDUCE) {
+    if (skeleton == BL_SKELETON_REDUCE)
         l->n_items = l->size[0] * l->size[2];
-    } else {
+    else if (skeleton == BL_SKELETON_SORTED)
+        l->n_items = l->size[0] + l->size[1]; /* targets without sources are zeros */
+    else
         l->n_items = s->chunk > 0 ? (l->size[0] + s->chunk - 1) / s->chunk : l->size[0];
-    }
 }
 
 bool bl_prove_signature(bl_call *call, bl_proof *p)
@@ -508,5 +560,6 @@ bool bl_prove_signature(bl_call *call, bl_proof *p)
         const bl_slot *out = bl_slot_get(call->context, call->out[0]);
         p->launch.size[2] = p->launch.size[1] > 0 ? bl_slot_elements(out) / p->launch.size[1] : 0;
     }
+    p->launch.work = work_of(call, s, p);
     return true;
 }

@@ -35,7 +35,7 @@ belay_tensor bl_op_contiguous(belay_context *context, belay_tensor x)
     return bl_op_record_view(context, x, y, bl_grad_reshape, NULL);
 }
 
-static belay_tensor permuted(belay_context *context, belay_tensor x, const int64_t *axes)
+belay_tensor bl_op_permute(belay_context *context, belay_tensor x, const int64_t *axes)
 {
     bl_params params = {0};
     for (int i = 0; i < BELAY_MAX_RANK; i++)
@@ -51,7 +51,7 @@ belay_tensor bl_op_axis_last(belay_context *context, belay_tensor x, int axis)
         return x;
     for (int i = 0; i < rank; i++)
         axes[i] = i < axis ? i : i < rank - 1 ? i + 1 : axis;
-    return permuted(context, x, axes);
+    return bl_op_permute(context, x, axes);
 }
 
 belay_tensor bl_op_axis_back(belay_context *context, belay_tensor x, int axis)
@@ -62,7 +62,21 @@ belay_tensor bl_op_axis_back(belay_context *context, belay_tensor x, int axis)
         return x;
     for (int i = 0; i < rank; i++)
         axes[i] = i < axis ? i : i == axis ? rank - 1 : i - 1;
-    return permuted(context, x, axes);
+    return bl_op_permute(context, x, axes);
+}
+
+belay_tensor bl_op_put(belay_context *context, belay_tensor x, belay_tensor part)
+{
+    if (belay_tensor_is_nil(x) || belay_tensor_is_nil(part))
+        return (belay_tensor){0};
+    belay_shape shape = belay_tensor_shape(part);
+    belay_tensor y = bl_launch_copy(context, x);
+    if (belay_tensor_is_nil(y) || !bl_launch_move(context, bl_view_corner(context, y, &shape), part))
+        return (belay_tensor){0};
+    const belay_tensor in[] = {x, part};
+    if (bl_grad_is_wanted(context, in, 2))
+        bl_grad_record(context, bl_grad_put, in, 2, &y, 1);
+    return y;
 }
 
 bool bl_op_fold(belay_context *context, const belay_shape *shape, int first, int last, belay_shape *out)

@@ -18,9 +18,14 @@ belay_tensor bl_op_record_view(belay_context *context, belay_tensor x, belay_ten
 belay_tensor bl_op_reshape(belay_context *context, belay_tensor x, const belay_shape *shape);
 belay_tensor bl_op_contiguous(belay_context *context, belay_tensor x);
 
+/* Axis i of the result is axis axes[i] (from 0) of x; recorded. */
+belay_tensor bl_op_permute(belay_context *context, belay_tensor x, const int64_t *axes);
 /* The axis (from 0) moved behind the others, and back from there; recorded. */
 belay_tensor bl_op_axis_last(belay_context *context, belay_tensor x, int axis);
 belay_tensor bl_op_axis_back(belay_context *context, belay_tensor x, int axis);
+
+/* A copy of x whose first corner is `part`; recorded. */
+belay_tensor bl_op_put(belay_context *context, belay_tensor x, belay_tensor part);
 
 /* Sizes [before first, first to last - 1, from last on] of a shape; false after size.overflow. */
 bool bl_op_fold(belay_context *context, const belay_shape *shape, int first, int last, belay_shape *out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions over axes: the reduced axes are brought together, so that the kernel sees [outer, reduced, inner]. */
+/* Reductions over axes.  Sums see runs of neighbouring axes as [outer, reduced, inner]; maxima see rows. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "op/op.h"
@@ -19,13 +20,23 @@ static bool marked_axes(belay_context *context, belay_tensor x, const belay_axes
     return true;
 }
 
+/* The shape that is left when marked axes go, or become 1. */
+static belay_shape left_over(const belay_shape *shape, const bool *marked, bool keep)
+{
+    belay_shape result = {0};
+    for (int i = 0; i < shape->rank; i++)
+        if (!marked[i] || keep)
+            result.size[result.rank++] = marked[i] ? 1 : shape->size[i];
+    return result;
+}
+
 /* One run of neighbouring reduced axes [first, last): x seen as [outer, reduced, inner] is summed. */
 static belay_tensor sum_run(belay_context *context, belay_tensor x, belay_shape *shape, int first, int last,
                             double divisor)
 {
-    belay_shape folded = {3, {1, 1, 1}};
-    for (int i = 0; i < shape->rank; i++)
-        folded.size[i < first ? 0 : i < last ? 1 : 2] *= shape->size[i];
+    belay_shape folded;
+    if (belay_tensor_is_nil(x) || !bl_op_fold(context, shape, first, last, &folded))
+        return (belay_tensor){0};
     bl_call call = {.context = context, .op = BL_OP_sum, .n_in = 1, .in = {bl_op_reshape(context, x, &folded)}};
     call.params.f[0] = divisor;
     for (int i = first; i < last; i++)
@@ -39,14 +50,10 @@ static belay_tensor reduce_sum(belay_tensor x, const belay_axes *axes, bool is_m
     bool marked[BELAY_MAX_RANK] = {false};
     if (context == NULL || bl_slot_use(context, x) == NULL || !marked_axes(context, x, axes, marked))
         return (belay_tensor){0};
-    belay_shape shape = belay_tensor_shape(x), result = {0};
-    int64_t n = 1;
-    for (int i = 0; i < shape.rank; i++)
-        n *= marked[i] ? shape.size[i] : 1;
-    for (int i = 0; i < shape.rank; i++)
-        if (!marked[i] || (axes != NULL && axes->keep))
-            result.size[result.rank++] = marked[i] ? 1 : shape.size[i];
-    double divisor = is_mean ? (double)n : 1;
+    belay_shape shape = belay_tensor_shape(x), result = left_over(&shape, marked, axes != NULL && axes->keep);
+    double divisor = 1;
+    for (int i = 0; is_mean && i < shape.rank; i++)
+        divisor *= marked[i] ? (double)shape.size[i] : 1;
     belay_tensor y = shape.rank == 0 ? belay_affine(x, 1, 0) : x;
     for (int last = shape.rank; last > 0; last--) {
         if (!marked[last - 1])
@@ -71,4 +78,72 @@ belay_tensor belay_mean(belay_tensor x, const belay_axes *axes)
 {
     BL_ENTER(bl_tensor_context(x));
     return reduce_sum(x, axes, true);
+}
+
+/* ---- maxima ---------------------------------------------------------------------------------------------------------- */
+
+/* x as rows [kept, reduced], the marked axes behind the others; nil after a fault. */
+static belay_tensor as_rows(belay_context *context, const char *name, belay_tensor x, const bool *marked)
+{
+    belay_shape shape = belay_tensor_shape(x), rows;
+    int64_t axes[BELAY_MAX_RANK] = {0};
+    int n = 0, kept;
+    for (int i = 0; i < shape.rank; i++)
+        if (!marked[i])
+            axes[n++] = i;
+    kept = n;
+    for (int i = 0; i < shape.rank; i++)
+        if (marked[i])
+            axes[n++] = i;
+    belay_tensor y = bl_op_permute(context, x, axes);
+    shape = belay_tensor_shape(y);
+    if (belay_tensor_is_nil(y) || !bl_op_fold(context, &shape, kept, shape.rank, &rows))
+        return (belay_tensor){0};
+    if (rows.size[1] == 0) {
+        bl_context_raise(context, BELAY_SHAPE_CONTRACT, "%s over no elements: there is no largest one", name);
+        return (belay_tensor){0};
+    }
+    rows.rank = 2;
+    return bl_op_reshape(context, y, &rows);
+}
+
+belay_tensor belay_max(belay_tensor x, int axis, bool keep, belay_tensor *indices)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    bool marked[BELAY_MAX_RANK] = {false};
+    if (indices != NULL)
+        *indices = (belay_tensor){0};
+    axis = context != NULL ? bl_view_axis(context, x, axis) : -1;
+    if (axis < 0)
+        return (belay_tensor){0};
+    marked[axis] = true;
+    belay_shape shape = belay_tensor_shape(x), result = left_over(&shape, marked, keep);
+    bl_call call = {
+        .context = context, .op = BL_OP_max, .n_in = 1, .in = {as_rows(context, "max", x, marked)}, .shown = {x}};
+    belay_tensor y = bl_op_reshape(context, bl_op_run(&call), &result);
+    if (indices != NULL && !belay_tensor_is_nil(y))
+        *indices = bl_launch_reshape(context, call.out[1], &result);
+    return y;
+}
+
+belay_tensor belay_argmax(belay_tensor x, int axis, bool keep)
+{
+    BL_ENTER(bl_tensor_context(x));
+    belay_tensor indices;
+    belay_max(x, axis, keep, &indices);
+    return indices;
+}
+
+belay_tensor belay_amax(belay_tensor x, const belay_axes *axes)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    bool marked[BELAY_MAX_RANK] = {false};
+    if (context == NULL || bl_slot_use(context, x) == NULL || !marked_axes(context, x, axes, marked))
+        return (belay_tensor){0};
+    belay_shape shape = belay_tensor_shape(x), result = left_over(&shape, marked, axes != NULL && axes->keep);
+    bl_call call = {
+        .context = context, .op = BL_OP_amax, .n_in = 1, .in = {as_rows(context, "amax", x, marked)}, .shown = {x}};
+    return bl_op_reshape(context, bl_op_run(&call), &result);
 }

@@ -80,15 +80,18 @@ static void describe_what(const bl_report_fault *f, bl_text *out)
 
 static void describe_tensors(const bl_report_fault *f, bl_text *out)
 {
+    int n_told = 0;
     for (int i = 0; i < f->n_tensors; i++) {
         const bl_report_tensor *t = &f->tensor[i];
-        bl_text_format(out, "%s%s ", i == 0 ? "    tensors: " : "; ", name_of(t));
+        if (t->is_absent)
+            continue;
+        bl_text_format(out, "%s%s ", n_told++ == 0 ? "    tensors: " : "; ", name_of(t));
         bl_report_shape(&t->shape, out);
         bl_text_format(out, " %s", belay_dtype_name(t->dtype));
         if (t->is_output)
             bl_text_add(out, " (output)");
     }
-    if (f->n_tensors > 0)
+    if (n_told > 0)
         bl_text_format(out, "; on %s\n", f->device);
 }
 
@@ -122,7 +125,7 @@ static void describe_position(const bl_report_fault *f, bl_text *out)
 /* What the value itself says about the cause. */
 static const char *hint_of(const bl_report_fault *f)
 {
-    if (f->operand < 0 || f->element < 0)
+    if (f->operand < 0 || f->element < 0 || f->code == BELAY_NUM_CAST)
         return NULL;
     if (f->got == f->limit && f->code == BELAY_INDEX_LABEL)
         return "the value equals the bound: labels may be counted from 1";
@@ -193,8 +196,11 @@ static void json_shape(const belay_shape *shape, bl_text *out) { bl_report_shape
 static void json_tensors(const bl_report_fault *f, bl_text *out)
 {
     bl_text_add(out, ",\"tensors\":[");
+    int n_told = 0;
     for (int i = 0; i < f->n_tensors; i++) {
-        bl_text_add(out, i > 0 ? ",{" : "{");
+        if (f->tensor[i].is_absent)
+            continue;
+        bl_text_add(out, n_told++ > 0 ? ",{" : "{");
         json_string("name", name_of(&f->tensor[i]), out);
         bl_text_add(out, ",\"shape\":");
         json_shape(&f->tensor[i].shape, out);

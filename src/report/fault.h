@@ -14,6 +14,7 @@ typedef struct bl_report_tensor {
     belay_dtype dtype;
     belay_shape shape;
     bool is_output;
+    bool is_absent; /* an operand that was left out: counted, not told */
 } bl_report_tensor;
 
 typedef struct bl_report_fault {

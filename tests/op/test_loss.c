@@ -253,7 +253,7 @@ static void losses_refuse_what_does_not_fit(void **state)
     snprintf(text, sizeof text,
              "belay: labels is f32 where an integer dtype is needed (type.dtype)\n"
              "    op: cross_entropy, called at test_loss.c:%d\n"
-             "    tensors: x [2, 5, 3] f32; labels [2, 3] f32; w [] f32; on cpu\n%s    try: %s\n",
+             "    tensors: x [2, 5, 3] f32; labels [2, 3] f32; on cpu\n%s    try: %s\n",
              line, when, belay_code_advice(BELAY_TYPE_DTYPE));
     assert_string_equal(told, text);
     told[0] = '\0';

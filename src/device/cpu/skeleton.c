@@ -53,19 +53,9 @@ void bl_cpu_run_map(bl_cpu *cpu, const bl_launch *l, bl_cpu_map body)
 
 /* ---- rows and reductions --------------------------------------------------------------------------------------------- */
 
-/* Element operations of one item, from the largest operand. */
-static int64_t work_of(const bl_launch *l)
-{
-    int64_t work = l->n_items;
-    for (int i = 0; i < 8; i++)
-        if (l->dim[i] > 1 && !bl_checked_mul(work, l->dim[i] == l->n_items ? 1 : l->dim[i], &work))
-            return INT64_MAX;
-    return work;
-}
-
 void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *l, bl_cpu_items body, bl_bad *bad)
 {
-    int n_threads = (int)bl_min_i64(bl_cpu_threads_for(cpu, work_of(l)), bl_max_i64(l->n_items, 1));
+    int n_threads = (int)bl_min_i64(bl_cpu_threads_for(cpu, l->work), bl_max_i64(l->n_items, 1));
     if (n_threads == 1) {
         body(l, 0, l->n_items, bad);
         return;
@@ -82,58 +72,97 @@ void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *l, bl_cpu_items body, bl_bad
 
 /* ---- sums by index --------------------------------------------------------------------------------------------------- */
 
-/* Orders sources by key, stably: start[k] .. start[k + 1] are the positions of key k in `order`. */
-static void order_by_key(const int64_t *keys, int64_t n, int64_t n_keys, int64_t *start, int64_t *order)
+/* Sources with a key, in the order of their numbers; how many. */
+static int64_t keep_valid(int64_t *keys, int64_t *order, int64_t n)
 {
-    memset(start, 0, (size_t)(n_keys + 1) * sizeof *start);
-    for (int64_t e = 0; e < n; e++)
-        if (keys[e] >= 0)
-            start[keys[e] + 1]++;
-    for (int64_t k = 0; k < n_keys; k++)
-        start[k + 1] += start[k];
-    for (int64_t e = 0; e < n; e++)
-        if (keys[e] >= 0)
-            order[start[keys[e]]++] = e;
-    for (int64_t k = n_keys; k > 0; k--)
-        start[k] = start[k - 1];
-    start[0] = 0;
+    int64_t kept = 0;
+    for (int64_t e = 0; e < n; e++) {
+        keys[kept] = keys[e];
+        order[kept] = e;
+        kept += keys[e] >= 0;
+    }
+    return kept;
 }
 
-static void gather_targets(const bl_launch *l, const bl_cpu_entry *entry, const int64_t *start, const int64_t *order,
-                           int64_t begin, int64_t end, int64_t width)
+/* One stable pass by the byte of the key at `shift`. */
+static void radix_pass(const int64_t *keys, const int64_t *order, int64_t *to_keys, int64_t *to_order, int64_t n,
+                       int shift)
+{
+    int64_t start[257] = {0};
+    for (int64_t e = 0; e < n; e++)
+        start[(keys[e] >> shift & 0xFF) + 1]++;
+    for (int b = 0; b < 256; b++)
+        start[b + 1] += start[b];
+    for (int64_t e = 0; e < n; e++) {
+        int64_t at = start[keys[e] >> shift & 0xFF]++;
+        to_keys[at] = keys[e];
+        to_order[at] = order[e];
+    }
+}
+
+/* Keys in rising order, equal ones in the order of their sources; the result is in *keys and *order. */
+static void sort_by_key(int64_t **keys, int64_t **order, int64_t *spare_keys, int64_t *spare_order, int64_t n)
+{
+    int64_t all = 0;
+    for (int64_t e = 0; e < n; e++)
+        all |= (*keys)[e];
+    for (int shift = 0; shift < 64 && all >> shift != 0; shift += 8) {
+        int64_t *old_keys = *keys, *old_order = *order;
+        radix_pass(old_keys, old_order, spare_keys, spare_order, n, shift);
+        *keys = spare_keys;
+        *order = spare_order;
+        spare_keys = old_keys;
+        spare_order = old_order;
+    }
+}
+
+/* The groups of equal keys that begin in positions [begin, end): each is one target row's. */
+static void gather_groups(const bl_launch *l, const bl_cpu_entry *entry, const int64_t *keys, const int64_t *order,
+                          int64_t n, int64_t begin, int64_t end)
+{
+    int64_t at = begin;
+    while (at > 0 && at < n && keys[at] == keys[at - 1])
+        at++;
+    while (at < end) {
+        int64_t next = at + 1;
+        while (next < n && keys[next] == keys[at])
+            next++;
+        entry->gather(l, keys[at], order + at, next - at, l->size[2]);
+        at = next;
+    }
+}
+
+static void zero_rows(const bl_launch *l, int64_t begin, int64_t end)
 {
     const bl_operand *out = &l->operand[l->n_operands - 1];
-    int64_t row_bytes = width * belay_dtype_size(out->dtype);
-    if (l->params.i[7] == 0)
+    int64_t row_bytes = l->size[2] * belay_dtype_size(out->dtype);
+    if (end > begin && row_bytes > 0)
         memset((char *)out->data + begin * row_bytes, 0, (size_t)((end - begin) * row_bytes));
-    for (int64_t target = begin; target < end; target++)
-        if (start[target + 1] > start[target])
-            entry->gather(l, target, order + start[target], start[target + 1] - start[target], width);
 }
 
 /* size[0] source rows, size[1] target rows, size[2] elements a row.  params.i[7] nonzero: add to what is there. */
 bool bl_cpu_run_sorted(bl_cpu *cpu, const bl_launch *l, const bl_cpu_entry *entry, bl_bad *bad)
 {
-    int64_t n = l->size[0], n_targets = l->size[1], width = l->size[2], cells, bytes;
-    if (!bl_checked_add(n_targets, 1, &cells) || !bl_checked_add(cells, n, &cells) ||
-        !bl_checked_add(cells, n, &cells) || !bl_checked_mul(cells, sizeof(int64_t), &bytes))
+    int64_t n = l->size[0], n_targets = l->size[1], width = l->size[2], bytes, work;
+    if (!bl_checked_mul(n, 4 * (int64_t)sizeof(int64_t), &bytes))
         return false;
-    int64_t *start = bl_pool_take(cpu->pool, bytes);
-    if (start == NULL)
+    int64_t *keys = bl_pool_take(cpu->pool, bytes), *block = keys, *order = keys + n;
+    if (keys == NULL)
         return false;
-    int64_t *order = start + n_targets + 1, *keys = order + n;
     entry->keys(l, 0, n, keys, bad);
-    order_by_key(keys, n, n_targets, start, order);
-    int64_t work;
+    int64_t kept = keep_valid(keys, order, n);
+    sort_by_key(&keys, &order, block + 2 * n, block + 3 * n, kept);
     if (!bl_checked_mul(n + n_targets, width, &work))
         work = INT64_MAX;
     int n_threads = bl_cpu_threads_for(cpu, work);
 #pragma omp parallel num_threads(n_threads) if (n_threads > 1)
     {
         int part = omp_get_thread_num(), parts = omp_get_num_threads();
-        gather_targets(l, entry, start, order, part_begin(n_targets, part, parts),
-                       part_begin(n_targets, part + 1, parts), width);
+        if (l->params.i[7] == 0)
+            zero_rows(l, part_begin(n_targets, part, parts), part_begin(n_targets, part + 1, parts));
+#pragma omp barrier
+        gather_groups(l, entry, keys, order, kept, part_begin(kept, part, parts), part_begin(kept, part + 1, parts));
     }
-    bl_pool_give(cpu->pool, start, bytes);
+    bl_pool_give(cpu->pool, block, bytes);
     return true;
 }
