@@ -30,7 +30,9 @@ static void two_numbers(golden *g, const char *key, double out[2])
     out[1] = strtod(end + strspn(end, ", "), NULL);
 }
 
-static belay_adam_options adam_options(golden *g, double clip)
+static double clip_option(golden *g) { return golden_is_null(g, "max_norm") ? 0 : golden_number(g, "max_norm"); }
+
+belay_adam_options golden_adam_options(golden *g)
 {
     double betas[2];
     two_numbers(g, "betas", betas);
@@ -40,28 +42,27 @@ static belay_adam_options adam_options(golden *g, double clip)
                                 .eps = golden_number(g, "eps"),
                                 .weight_decay = golden_number(g, "weight_decay"),
                                 .amsgrad = golden_flag(g, "amsgrad"),
-                                .clip = clip};
+                                .clip = clip_option(g)};
 }
 
-static belay_sgd_options sgd_options(golden *g, double clip)
+belay_sgd_options golden_sgd_options(golden *g)
 {
     return (belay_sgd_options){.lr = golden_number(g, "lr"),
                                .momentum = golden_number(g, "momentum"),
                                .dampening = golden_number(g, "dampening"),
                                .nesterov = golden_flag(g, "nesterov"),
                                .weight_decay = golden_number(g, "weight_decay"),
-                               .clip = clip};
+                               .clip = clip_option(g)};
 }
 
 static belay_optimizer *optimizer_of(golden *g, const belay_tensor *parameters, int n)
 {
     const char *op = golden_text(g, "op");
-    double clip = golden_is_null(g, "max_norm") ? 0 : golden_number(g, "max_norm");
     if (strcmp(op, "sgd") == 0) {
-        belay_sgd_options options = sgd_options(g, clip);
+        belay_sgd_options options = golden_sgd_options(g);
         return belay_sgd_over(g->context, parameters, n, &options);
     }
-    belay_adam_options options = adam_options(g, clip);
+    belay_adam_options options = golden_adam_options(g);
     return strcmp(op, "adam") == 0 ? belay_adam_over(g->context, parameters, n, &options)
                                    : belay_adamw_over(g->context, parameters, n, &options);
 }

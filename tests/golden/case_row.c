@@ -26,6 +26,26 @@ static void run_mean(golden *g)
     golden_output(g, "y", belay_mean(golden_input(g, "x"), &axes));
 }
 
+static void run_amax(golden *g)
+{
+    belay_axes axes = axes_option(g, "dims");
+    golden_output(g, "y", belay_amax(golden_input(g, "x"), &axes));
+}
+
+static void run_max(golden *g)
+{
+    belay_tensor x = golden_input(g, "x"), indices = {0};
+    if (golden_is_null(g, "dim")) {
+        golden_output(g, "y", belay_amax(x, NULL));
+        return;
+    }
+    int axis = (int)golden_number(g, "dim");
+    bool keep = golden_flag(g, "keepdim");
+    golden_output(g, "values", belay_max(x, axis, keep, &indices));
+    golden_check(g, "output.indices", indices);
+    golden_check(g, "output.indices", belay_argmax(x, axis, keep));
+}
+
 static void run_layer_norm(golden *g)
 {
     int64_t shape[BELAY_MAX_RANK];
@@ -76,6 +96,8 @@ static void run_mse(golden *g)
 const golden_op golden_row_ops[] = {
     {"sum", .run = run_sum},
     {"mean", .run = run_mean},
+    {"amax", .run = run_amax},
+    {"max", .run = run_max},
     {"layer_norm", .run = run_layer_norm},
     {"softmax", .run = run_softmax},
     {"log_softmax", .run = run_log_softmax},

@@ -47,8 +47,8 @@ typedef struct golden_op {
 } golden_op;
 
 /* Tables, each ended by an op without name. */
-extern const golden_op golden_map_ops[], golden_shape_ops[], golden_row_ops[], golden_index_ops[], golden_optim_ops[],
-    golden_train_ops[];
+extern const golden_op golden_map_ops[], golden_shape_ops[], golden_row_ops[], golden_index_ops[], golden_lstm_ops[],
+    golden_optim_ops[], golden_train_ops[];
 
 /* ---- options ---- */
 
@@ -79,6 +79,11 @@ void golden_check_row(golden *g, const char *name, int64_t row, belay_tensor ten
 void golden_check_numbers(golden *g, const char *name, const double *got, int64_t n);
 /* Walks back from the outputs and compares the gradients of the leaves. */
 void golden_backward(golden *g);
+
+/* ---- optimizers ---- */
+
+belay_sgd_options golden_sgd_options(golden *g);
+belay_adam_options golden_adam_options(golden *g);
 
 void golden_fail(golden *g, const char *format, ...) BELAY_PRINTF(2, 3);
 /* The case needs what is not built: the file is listed as not run. */
