@@ -50,9 +50,9 @@ BL_RNG_FN bl_rng_block bl_rng_philox(bl_rng_block counter, uint64_t key)
     return counter;
 }
 
-/* The four words for elements 4b .. 4b + 3 of a draw.  The counter holds the block number in its low 64 bits and mixes
- * position and ordinal with the epoch in its high ones: two draws never share a counter while position < 2^32,
- * ordinal < 2^16 and epoch < 2^16; beyond that, and for the seed, the key differs. */
+/* The four words for elements 4b .. 4b + 3 of a draw.  The counter holds the block number in its low 64 bits, position,
+ * ordinal and epoch in its high ones; what does not fit there lies above the block number's 32 bits.  The seed is the
+ * key.  Two draws never share a counter while ordinals are below 2^24 and a draw has at most 2^34 elements. */
 BL_RNG_FN bl_rng_block bl_rng_at(const bl_rng_key *key, uint64_t block)
 {
     bl_rng_block counter;

@@ -66,6 +66,8 @@ void bl_text_add_escaped(bl_text *text, const char *bytes, int64_t n_bytes, int6
     int64_t end = bl_min_i64(n_bytes, limit);
     for (int64_t i = 0; i < end;) {
         int length = bl_utf8_length(bytes + i, n_bytes - i);
+        if (length > end - i)
+            break; /* the limit lies inside of a character */
         unsigned char c = (unsigned char)bytes[i];
         bool c1_control = length == 2 && c == 0xC2 && (unsigned char)bytes[i + 1] < 0xA0;
         if (length == 0 || c < 0x20 || c == 0x7F || c1_control) {
