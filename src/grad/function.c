@@ -147,7 +147,8 @@ void belay_function_apply(belay_context *context, const belay_function *function
 
 int belay_function_save(belay_function_call *call, belay_tensor tensor)
 {
-    if (!call->records || bl_slot_use(call->context, tensor) == NULL)
+    bool is_nil = belay_tensor_is_nil(tensor); /* kept as one: what is optional has its number too */
+    if (!call->records || (!is_nil && bl_slot_use(call->context, tensor) == NULL))
         return -1;
     belay_tensor held = bl_tensor_hold(call->context, tensor);
     if (!bl_grow(&call->saved, &call->capacity, call->n_saved + 1, sizeof *call->saved)) {
