@@ -29,8 +29,8 @@ typedef struct bl_device_api {
     void *(*take)(bl_device *device, int64_t n_bytes);
     void (*give)(bl_device *device, void *block, int64_t n_bytes);
 
-    /* Runs a proved launch.  False: the device has no code for this op in this dtype. */
-    bool (*run)(bl_device *device, const bl_launch *launch);
+    /* Runs a proved launch.  type.dtype: the device has no code for this op in this dtype; mem.exhausted. */
+    belay_code (*run)(bl_device *device, const bl_launch *launch);
 
     void (*copy_in)(bl_device *device, void *to, const void *host, int64_t n_bytes);
     void (*copy_out)(bl_device *device, void *host, const void *from, int64_t n_bytes);

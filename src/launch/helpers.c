@@ -51,6 +51,11 @@ belay_tensor bl_launch_reshape(belay_context *context, belay_tensor tensor, cons
     int64_t stride[BELAY_MAX_RANK] = {0}, n;
     if (slot == NULL)
         return (belay_tensor){0};
+    if (shape->rank < 0 || shape->rank > BELAY_MAX_RANK) {
+        bl_context_raise(context, BELAY_SHAPE_RANK, "a view with %d axes: the most are %d", shape->rank,
+                         BELAY_MAX_RANK);
+        return (belay_tensor){0};
+    }
     if (!bl_shape_strides(shape, stride, &n) || n != bl_slot_elements(slot)) {
         bl_text words[2] = {{0}, {0}};
         belay_shape from = bl_slot_shape(slot);

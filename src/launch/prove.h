@@ -10,6 +10,7 @@ typedef struct bl_proof {
     bl_launch launch;
     belay_tensor tensor[BL_MAX_OPERANDS]; /* nil where one is left out */
     int n_in;
+    unsigned written; /* bit k: operand k is written */
 } bl_proof;
 
 /* Fills in the proof and makes the outputs (call->out).  False after a fault, or when an input is nil. */

@@ -23,10 +23,9 @@ void bl_report_fault_fact(bl_report_fault *fault, const char *format, ...)
         return;
     va_list args;
     va_start(args, format);
-    int wanted = vsnprintf(fault->facts + used, room - 1, format, args);
+    vsnprintf(fault->facts + used, room - 1, format, args); /* one byte for the newline */
     va_end(args);
-    if (wanted > 0)
-        strcat(fault->facts, "\n");
+    strcat(fault->facts, "\n");
 }
 
 void bl_report_shape(const belay_shape *shape, bl_text *out)
@@ -49,6 +48,13 @@ void bl_report_coordinates(const belay_shape *shape, int64_t element, bl_text *o
 
 static const char *name_of(const bl_report_tensor *t) { return t->name[0] != '\0' ? t->name : t->role; }
 
+/* Names and texts may come from files. */
+static void add_safe(bl_text *out, const char *text)
+{
+    int64_t n = (int64_t)strlen(text);
+    bl_text_add_escaped(out, text, n, n);
+}
+
 static int64_t n_elements(const belay_shape *shape)
 {
     int64_t n = 1;
@@ -61,17 +67,19 @@ static int64_t n_elements(const belay_shape *shape)
 static void describe_element(const bl_report_fault *f, bl_text *out)
 {
     const bl_report_tensor *t = &f->tensor[f->operand];
-    bl_text_add(out, name_of(t));
+    add_safe(out, name_of(t));
     bl_report_coordinates(&t->shape, f->element, out);
     bl_text_format(out, " is %" PRId64 ", outside [0, %" PRId64 ")", f->got, f->limit);
-    if (f->table >= 0)
-        bl_text_format(out, " of %s", name_of(&f->tensor[f->table]));
+    if (f->table >= 0) {
+        bl_text_add(out, " of ");
+        add_safe(out, name_of(&f->tensor[f->table]));
+    }
 }
 
 static void describe_what(const bl_report_fault *f, bl_text *out)
 {
     if (f->what[0] != '\0')
-        bl_text_add(out, f->what);
+        add_safe(out, f->what);
     else if (f->operand >= 0 && f->element >= 0)
         describe_element(f, out);
     else
@@ -85,7 +93,9 @@ static void describe_tensors(const bl_report_fault *f, bl_text *out)
         const bl_report_tensor *t = &f->tensor[i];
         if (t->is_absent)
             continue;
-        bl_text_format(out, "%s%s ", n_told++ == 0 ? "    tensors: " : "; ", name_of(t));
+        bl_text_add(out, n_told++ == 0 ? "    tensors: " : "; ");
+        add_safe(out, name_of(t));
+        bl_text_add(out, " ");
         bl_report_shape(&t->shape, out);
         bl_text_format(out, " %s", belay_dtype_name(t->dtype));
         if (t->is_output)
@@ -110,7 +120,7 @@ static void describe_position(const bl_report_fault *f, bl_text *out)
 {
     if (f->sample[0] != '\0') {
         bl_text_add(out, "    sample: ");
-        bl_text_add_escaped(out, f->sample, (int64_t)strlen(f->sample), 300);
+        add_safe(out, f->sample);
         if (f->sample_row >= 0)
             bl_text_format(out, " (row %" PRId64 " of the batch)", f->sample_row);
         bl_text_add(out, "\n");
@@ -143,7 +153,7 @@ static void add_lines(bl_text *out, const char *lines)
     while (*lines != '\0') {
         size_t length = strcspn(lines, "\n");
         bl_text_add(out, "    ");
-        bl_text_add_bytes(out, lines, (int64_t)length);
+        bl_text_add_escaped(out, lines, (int64_t)length, (int64_t)length);
         bl_text_add(out, "\n");
         lines += length + (lines[length] == '\n');
     }
@@ -156,11 +166,17 @@ void bl_report_fault_describe(const bl_report_fault *f, bl_text *out)
     bl_text_format(out, " (%s)\n", belay_code_name(f->code));
     if (f->op[0] != '\0') {
         bl_text_format(out, "    op: %s%s", f->op, f->is_backward ? " (backward)" : "");
-        if (f->layer[0] != '\0')
-            bl_text_format(out, " in layer %s", f->layer);
-        bl_text_format(out, ", called at %s\n", f->site);
+        if (f->layer[0] != '\0') {
+            bl_text_add(out, " in layer ");
+            add_safe(out, f->layer);
+        }
+        bl_text_add(out, ", called at ");
+        add_safe(out, f->site);
+        bl_text_add(out, "\n");
     } else if (f->site[0] != '\0') {
-        bl_text_format(out, "    called at: %s\n", f->site);
+        bl_text_add(out, "    called at: ");
+        add_safe(out, f->site);
+        bl_text_add(out, "\n");
     }
     describe_tensors(f, out);
     describe_values(f, out);
@@ -169,7 +185,9 @@ void bl_report_fault_describe(const bl_report_fault *f, bl_text *out)
     const char *hint = hint_of(f);
     if (hint != NULL)
         bl_text_format(out, "    hint: %s\n", hint);
-    bl_text_format(out, "    try: %s\n", f->advice[0] != '\0' ? f->advice : belay_code_advice(f->code));
+    bl_text_add(out, "    try: ");
+    add_safe(out, f->advice[0] != '\0' ? f->advice : belay_code_advice(f->code));
+    bl_text_add(out, "\n");
 }
 
 static void json_string(const char *key, const char *value, bl_text *out)

@@ -38,7 +38,8 @@ void bl_cpu_merge_bad(bl_bad *into, const bl_bad *from)
 static void publish_bad(const bl_launch *l, const bl_bad *bad)
 {
     bl_fault_ring *ring = l->ring;
-    if (l->gates && l->policy == BELAY_INDEX_RAISE)
+    bool is_corrected = l->policy != BELAY_INDEX_RAISE && bad->code == BELAY_INDEX_RANGE; /* labels always raise */
+    if (l->gates && !is_corrected)
         __atomic_store_n(&ring->gate, 1, __ATOMIC_RELEASE);
     uint64_t slot = __atomic_fetch_add(&ring->claimed, 1, __ATOMIC_RELAXED);
     if (slot >= BL_RING_FAULTS) {
@@ -56,33 +57,33 @@ static void publish_bad(const bl_launch *l, const bl_bad *bad)
     r->code = bad->code;
     r->op = (uint16_t)l->op;
     r->operand = bad->operand;
-    r->policy = (uint8_t)l->policy;
+    r->policy = is_corrected ? (uint8_t)l->policy : BELAY_INDEX_RAISE;
     __atomic_store_n(&r->published, slot + 1, __ATOMIC_RELEASE);
 }
 
-static bool run(bl_device *device, const bl_launch *launch)
+static belay_code run(bl_device *device, const bl_launch *launch)
 {
     bl_cpu *cpu = (bl_cpu *)device;
     const bl_cpu_entry *entry = cpu->entry[launch->op][launch->dtype];
     bl_bad bad = {0};
-    bool known = true;
+    bool ran = true;
     if (launch->op == BL_OP_copy)
         bl_cpu_run_copy(cpu, launch);
     else if (launch->op == BL_OP_sum_grad)
         bl_cpu_run_spread(cpu, launch);
     else if (launch->op == BL_OP_matmul)
-        known = bl_cpu_run_matmul(cpu, launch);
+        ran = bl_cpu_run_matmul(cpu, launch);
     else if (entry == NULL)
-        known = false;
+        return BELAY_TYPE_DTYPE;
     else if (entry->map != NULL)
         bl_cpu_run_map(cpu, launch, entry->map);
     else if (entry->keys != NULL)
-        known = bl_cpu_run_sorted(cpu, launch, entry, &bad);
+        ran = bl_cpu_run_sorted(cpu, launch, entry, &bad);
     else
         bl_cpu_run_items(cpu, launch, entry->items, &bad);
     if (BL_UNLIKELY(bad.count > 0))
         publish_bad(launch, &bad);
-    return known;
+    return ran ? BELAY_OK : BELAY_MEM_EXHAUSTED;
 }
 
 static void *take(bl_device *device, int64_t n_bytes) { return bl_pool_take(((bl_cpu *)device)->pool, n_bytes); }
