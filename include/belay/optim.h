@@ -75,8 +75,9 @@ BELAY_API belay_optimizer *belay_adamw_over(belay_context *context, const belay_
 BELAY_API void belay_optimizer_free(belay_optimizer *optimizer);
 
 /* Closes the window: one update of every parameter that has a gradient, which is used up.  A parameter without one is
- * left alone and does not age.  Refused after a fault in the window: warning run.window_lost.  Refused when gradients
- * are not finite: warning run.overflow.  Either way the next window starts clean. */
+ * left alone and does not age.  Refused after a fault in the window: warning run.window_lost, and all gradients of the
+ * context are dropped, those of other optimizers too.  Refused when gradients are not finite: warning run.overflow.
+ * Either way the next window starts clean. */
 BELAY_API void belay_optimizer_step(belay_optimizer *optimizer);
 
 /* Drops the window's gradients and its faults' effect without a step, so that the same window can be computed again. */

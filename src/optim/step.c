@@ -147,8 +147,23 @@ static void look(belay_optimizer *o)
         bl_optim_tell_overflow(o);
 }
 
+/* A window that faulted is lost whole: gradients of leaves that another optimizer would step are of it, too. */
+static void drop_all_gradients(belay_context *context)
+{
+    for (int64_t s = 1; s < context->n_slots; s++) {
+        bl_slot *slot = bl_slot_at(context, (uint32_t)s);
+        belay_tensor grad = slot->grad;
+        if (!slot->is_alive || belay_tensor_is_nil(grad))
+            continue;
+        slot->grad = (belay_tensor){0};
+        bl_tensor_drop(context, grad);
+    }
+}
+
 static void clear_gradients(belay_optimizer *o)
 {
+    if (ring_of(o->context)->gate != 0)
+        drop_all_gradients(o->context);
     for (int64_t i = 0; i < o->n; i++) {
         if (bl_slot_get(o->context, o->parameter[i].leaf) != NULL)
             belay_tensor_grad_clear(o->parameter[i].leaf);

@@ -282,6 +282,30 @@ static void fault_outside_of_recording_refuses_no_step(void **state)
     assert_int_equal(belay_close(context), 0);
 }
 
+static void faulted_window_is_lost_for_every_optimizer(void **state)
+{
+    (void)state;
+    for (int discards = 0; discards < 2; discards++) {
+        belay_context *context = open_cpu();
+        belay_tensor leaf[LEAVES];
+        make_leaves(context, 4, leaf);
+        belay_optimizer *first = optimizer_of(context, 1, leaf, 1), *second = optimizer_of(context, 1, leaf + 1, 2);
+        give_drawn(context, leaf, LEAVES, 0);
+        plant_fault(context);
+        copies before = copy_all(leaf, LEAVES, NULL);
+        if (discards == 1)
+            belay_optimizer_discard(first);
+        else
+            belay_optimizer_step(first);
+        belay_optimizer_step(second);
+        copies after = copy_all(leaf, LEAVES, NULL);
+        assert_same(&before, &after, false);
+        copies_free(&before);
+        copies_free(&after);
+        belay_close(context);
+    }
+}
+
 /* ---- hooks ---- */
 
 static char order[8];
@@ -347,6 +371,7 @@ int main(void)
         cmocka_unit_test(divisor_gives_the_mean_over_micro_batches),
         cmocka_unit_test(discard_drops_the_window_and_opens_the_next),
         cmocka_unit_test(fault_outside_of_recording_refuses_no_step),
+        cmocka_unit_test(faulted_window_is_lost_for_every_optimizer),
         cmocka_unit_test(hooks_run_in_order_before_the_update),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
