@@ -16,31 +16,33 @@
 
 /* ---- loops, a macro a skeleton --------------------------------------------------------------------------------------- */
 
-#define BL_OUT(i)       ((BL_T *)r->data[0])[(i)*os]
-#define BL_IN(k, i, s)  BL_(bl_load)((const BL_T *)r->data[k] + (i) * (s))
-#define BL_BIT(k, i, s) (((const uint8_t *)r->data[k])[(i) * (s)] != 0)
+#define BL_IN(k, i, s)  BL_(bl_load)((const BL_T *)d##k + (i) * (s))
+#define BL_BIT(k, i, s) (((const uint8_t *)d##k)[(i) * (s)] != 0)
 /* The next loop's iterations do not depend on each other; clang finds out at run time. */
 #if defined __clang__
 #define BL_INDEPENDENT
 #else
 #define BL_INDEPENDENT _Pragma("GCC ivdep")
 #endif
-/* Elements are independent: an output may be exactly one of the inputs. */
+/* Elements are independent: an output may be exactly one of the inputs.  All that the loop reads of `r` is taken out
+ * before, since a store might change it as far as the compiler knows. */
 #define BL_RUN_LOOP(expression)                                                                                        \
-    BL_INDEPENDENT for (int64_t i = 0; i < n; i++) BL_(bl_store)((BL_T *)r->data[0] + i * os, (expression));
+    BL_INDEPENDENT for (int64_t i = 0; i < n; i++) BL_(bl_store)((BL_T *)d0 + i, (expression));
 #define BL_RUN_HEAD(name)                                                                                              \
     static void BL_KERNEL(name)(const bl_cpu_run *r)                                                                   \
     {                                                                                                                  \
-        int64_t n = r->n;
+        const int64_t n = r->n, first = r->first;                                                                      \
+        void *const d0 = r->data[0], *const d1 = r->data[1], *const d2 = r->data[2], *const d3 = r->data[3];           \
+        (void)first, (void)d1, (void)d2, (void)d3;
 
 #define BL_STAMP_MAP0P(name)                                                                                           \
     BL_RUN_HEAD(name)                                                                                                  \
-    const int64_t os = 1;                                                                                              \
-    BL_RUN_LOOP(BL_(name)(r->params, r->first + i))                                                                    \
+    const bl_params p = *r->params;                                                                                    \
+    BL_RUN_LOOP(BL_(name)(&p, first + i))                                                                              \
     }
 #define BL_STAMP_MAP1(name)                                                                                            \
     BL_RUN_HEAD(name)                                                                                                  \
-    const int64_t os = 1, s1 = r->stride[1];                                                                           \
+    const int64_t s1 = r->stride[1];                                                                                   \
     if (s1 == 1)                                                                                                       \
         BL_RUN_LOOP(BL_(name)(BL_IN(1, i, 1)))                                                                         \
     else                                                                                                               \
@@ -49,15 +51,15 @@
 #define BL_STAMP_MAP1P(name)                                                                                           \
     BL_RUN_HEAD(name)                                                                                                  \
     const bl_params p = *r->params;                                                                                    \
-    const int64_t os = 1, s1 = r->stride[1];                                                                           \
+    const int64_t s1 = r->stride[1];                                                                                   \
     if (s1 == 1)                                                                                                       \
-        BL_RUN_LOOP(BL_(name)(&p, r->first + i, BL_IN(1, i, 1)))                                                       \
+        BL_RUN_LOOP(BL_(name)(&p, first + i, BL_IN(1, i, 1)))                                                          \
     else                                                                                                               \
-        BL_RUN_LOOP(BL_(name)(&p, r->first + i, BL_IN(1, i, s1)))                                                      \
+        BL_RUN_LOOP(BL_(name)(&p, first + i, BL_IN(1, i, s1)))                                                         \
     }
 #define BL_STAMP_MAP2(name)                                                                                            \
     BL_RUN_HEAD(name)                                                                                                  \
-    const int64_t os = 1, s1 = r->stride[1], s2 = r->stride[2];                                                        \
+    const int64_t s1 = r->stride[1], s2 = r->stride[2];                                                                \
     if (s1 == 1 && s2 == 1)                                                                                            \
         BL_RUN_LOOP(BL_(name)(BL_IN(1, i, 1), BL_IN(2, i, 1)))                                                         \
     else if (s1 == 1 && s2 == 0)                                                                                       \
@@ -67,7 +69,7 @@
     }
 #define BL_STAMP_MAP3(name)                                                                                            \
     BL_RUN_HEAD(name)                                                                                                  \
-    const int64_t os = 1, s1 = r->stride[1], s2 = r->stride[2], s3 = r->stride[3];                                     \
+    const int64_t s1 = r->stride[1], s2 = r->stride[2], s3 = r->stride[3];                                             \
     if (s1 == 1 && s2 == 1 && s3 == 1)                                                                                 \
         BL_RUN_LOOP(BL_(name)(BL_IN(1, i, 1), BL_IN(2, i, 1), BL_IN(3, i, 1)))                                         \
     else                                                                                                               \
@@ -76,24 +78,23 @@
 #define BL_STAMP_MAP3P(name)                                                                                           \
     BL_RUN_HEAD(name)                                                                                                  \
     const bl_params p = *r->params;                                                                                    \
-    const int64_t os = 1, s1 = r->stride[1], s2 = r->stride[2], s3 = r->stride[3];                                     \
-    BL_RUN_LOOP(BL_(name)(&p, r->first + i, BL_IN(1, i, s1), BL_IN(2, i, s2), BL_IN(3, i, s3)))                        \
+    const int64_t s1 = r->stride[1], s2 = r->stride[2], s3 = r->stride[3];                                             \
+    BL_RUN_LOOP(BL_(name)(&p, first + i, BL_IN(1, i, s1), BL_IN(2, i, s2), BL_IN(3, i, s3)))                           \
     }
 #define BL_STAMP_COMPARE(name)                                                                                         \
     BL_RUN_HEAD(name)                                                                                                  \
     const int64_t s1 = r->stride[1], s2 = r->stride[2];                                                                \
-    BL_INDEPENDENT for (int64_t i = 0; i < n; i++)((uint8_t *)r->data[0])[i] =                                         \
-        BL_(name)(BL_IN(1, i, s1), BL_IN(2, i, s2));                                                                   \
+    BL_INDEPENDENT for (int64_t i = 0; i < n; i++)((uint8_t *)d0)[i] = BL_(name)(BL_IN(1, i, s1), BL_IN(2, i, s2));    \
     }
 #define BL_STAMP_SELECT(name)                                                                                          \
     BL_RUN_HEAD(name)                                                                                                  \
-    const int64_t os = 1, s1 = r->stride[1], s2 = r->stride[2], s3 = r->stride[3];                                     \
+    const int64_t s1 = r->stride[1], s2 = r->stride[2], s3 = r->stride[3];                                             \
     BL_RUN_LOOP(BL_(name)(BL_BIT(1, i, s1), BL_IN(2, i, s2), BL_IN(3, i, s3)))                                         \
     }
 #define BL_STAMP_MASK(name)                                                                                            \
     BL_RUN_HEAD(name)                                                                                                  \
     const bl_params p = *r->params;                                                                                    \
-    const int64_t os = 1, s1 = r->stride[1], s2 = r->stride[2];                                                        \
+    const int64_t s1 = r->stride[1], s2 = r->stride[2];                                                                \
     BL_RUN_LOOP(BL_(name)(&p, BL_BIT(1, i, s1), BL_IN(2, i, s2)))                                                      \
     }
 #define BL_STAMP_LANE(name)                                                                                            \
@@ -203,6 +204,13 @@
 #define BL_IS_FLOAT 1
 #include BL_EACH_COLUMN
 
+#define BL_COLUMN   f16
+#define BL_T        bl_f16
+#define BL_REAL     float
+#define BL_DTYPE    BELAY_F16
+#define BL_IS_FLOAT 1
+#include BL_EACH_COLUMN
+
 #define BL_COLUMN i64
 #define BL_T      int64_t
 #define BL_REAL   int64_t
@@ -241,6 +249,6 @@
         BL_JOIN(entries_, column), BL_COUNT(BL_JOIN(entries_, column)) - 1                                             \
     }
 extern const bl_cpu_family BL_JOIN(bl_cpu_family_, BL_FAMILY)[];
-const bl_cpu_family BL_JOIN(bl_cpu_family_, BL_FAMILY)[] = {BL_TABLE(f32), BL_TABLE(f64), BL_TABLE(bf16),
-                                                            BL_TABLE(i64), BL_TABLE(i32), BL_TABLE(u16),
-                                                            BL_TABLE(u8),  BL_TABLE(b8),  {NULL, 0}};
+const bl_cpu_family BL_JOIN(bl_cpu_family_, BL_FAMILY)[] = {BL_TABLE(f32), BL_TABLE(f64), BL_TABLE(bf16), BL_TABLE(f16),
+                                                            BL_TABLE(i64), BL_TABLE(i32), BL_TABLE(u16),  BL_TABLE(u8),
+                                                            BL_TABLE(b8),  {NULL, 0}};
