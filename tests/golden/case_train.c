@@ -145,7 +145,10 @@ static void run_train(golden *g)
     const struct {
         const char *name;
         void (*run)(golden *g);
-    } runs[] = {{"train_lstm", train_lstm}, {"train_mean_pool", train_mean_pool}, {"train_mlp", train_mlp}};
+    } runs[] = {{"train_lstm", train_lstm},
+                {"train_mean_pool", train_mean_pool},
+                {"train_mlp", train_mlp},
+                {"train_gpt", golden_train_gpt}};
     const char *name = golden_text(g, "case");
     for (int i = 0; i < BL_COUNT(runs); i++)
         if (strcmp(name, runs[i].name) == 0) {

@@ -7,3 +7,10 @@ target_link_libraries(belay_golden PRIVATE belay_static)
 add_test(NAME golden/pytorch
   COMMAND belay_golden ${CMAKE_CURRENT_SOURCE_DIR}/golden/data ${CMAKE_CURRENT_SOURCE_DIR}/golden/not_run.txt)
 set_tests_properties(golden/pytorch PROPERTIES TIMEOUT 600 ENVIRONMENT "${belay_test_environment}")
+
+# The runner can fail: golden/wrong/tanh.safetensors is data/tanh.safetensors with 0.25 added to one gradient.
+add_test(NAME golden/names_a_wrong_value COMMAND belay_golden ${CMAKE_CURRENT_SOURCE_DIR}/golden/wrong)
+set_tests_properties(golden/names_a_wrong_value PROPERTIES ENVIRONMENT "${belay_test_environment}"
+  PASS_REGULAR_EXPRESSION "FAIL tanh: grad.x.2, 3, 5. is -0.0355[0-9]*, not 0.2144[0-9]*: .* 1 of 352 elements differ")
+add_test(NAME golden/fails_on_a_wrong_value COMMAND belay_golden ${CMAKE_CURRENT_SOURCE_DIR}/golden/wrong)
+set_tests_properties(golden/fails_on_a_wrong_value PROPERTIES ENVIRONMENT "${belay_test_environment}" WILL_FAIL ON)

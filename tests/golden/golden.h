@@ -48,7 +48,7 @@ typedef struct golden_op {
 
 /* Tables, each ended by an op without name. */
 extern const golden_op golden_map_ops[], golden_shape_ops[], golden_row_ops[], golden_index_ops[], golden_lstm_ops[],
-    golden_optim_ops[], golden_train_ops[];
+    golden_optim_ops[], golden_attention_ops[], golden_train_ops[];
 
 /* ---- options ---- */
 
@@ -84,6 +84,10 @@ void golden_backward(golden *g);
 
 belay_sgd_options golden_sgd_options(golden *g);
 belay_adam_options golden_adam_options(golden *g);
+
+/* ---- runs ---- */
+
+void golden_train_gpt(golden *g);
 
 void golden_fail(golden *g, const char *format, ...) BELAY_PRINTF(2, 3);
 /* The case needs what is not built: the file is listed as not run. */
