@@ -196,8 +196,8 @@ BELAY_API void belay_run_text_options(const belay_run *run, belay_text_options *
 /* Predicts texts [n]; each NUL-ended UTF-8, else its code is data.text. */
 BELAY_API BELAY_MUST_USE belay_code belay_run_predict(belay_run *run, const char *const *texts, int64_t n,
                                                       belay_prediction *out);
-/* The label of a class ("3" where the run has no labels), until the run is closed; NULL for what is no class. */
-BELAY_API const char *belay_run_label(const belay_run *run, int64_t class_id);
+/* The label of a class ("3" where the run has no labels), until the next call; NULL for what is no class. */
+BELAY_API const char *belay_run_label(belay_run *run, int64_t class_id);
 BELAY_API void belay_run_close(belay_run *run);
 
 #ifdef __cplusplus

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All of Belay. */
+#ifndef BELAY_BELAY_H
+#define BELAY_BELAY_H
+
+#include <belay/context.h>
+#include <belay/data.h>
+#include <belay/fault.h>
+#include <belay/grad.h>
+#include <belay/nn.h>
+#include <belay/op.h>
+#include <belay/optim.h>
+#include <belay/tensor.h>
+#include <belay/train.h>
+#include <belay/types.h>
+
+#endif

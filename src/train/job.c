@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/job.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "file/path.h"
+#include "train/trainer.h"
+
+typedef struct job {
+    bl_settings *settings;
+    const bl_train_job_options *options;
+    belay_context *context;
+    bl_train_watch watch;
+    belay_dataset *data, *valid;
+    belay_module *model;
+    belay_optimizer *optimizer;
+    bl_text settings_text, description;
+    char *journal;
+    bool made_folder;
+    belay_train_result *result;
+    bl_error *error;
+} job;
+
+/* ---- before there is a context ------------------------------------------------------------------------------------ */
+
+/* To go on, what the caller does not say is as the run has it. */
+static belay_code read_run(job *j)
+{
+    json_t *json = NULL;
+    char *path = bl_file_join(j->settings->out, "run.json");
+    belay_code code = path != NULL ? BELAY_OK : bl_file_no_memory(j->error, "read", j->settings->out);
+    if (code == BELAY_OK && bl_file_kind_get(path) == BL_FILE_REGULAR) {
+        code = bl_json_read(path, 0, &json, j->error);
+        if (code == BELAY_OK && json_is_object(json_object_get(json, "settings")))
+            code = bl_settings_from_json(j->settings, json, BL_SET_BY_RUN, path, j->error);
+        json_decref(json);
+    }
+    bl_free(path);
+    return code;
+}
+
+static belay_code write_settings(job *j)
+{
+    json_t *json = bl_settings_to_json(j->settings);
+    bl_json_to_text(json, &j->settings_text);
+    json_decref(json);
+    return j->settings_text.failed ? bl_file_no_memory(j->error, "write", j->settings->out) : BELAY_OK;
+}
+
+static belay_code prepare(job *j)
+{
+    const bl_settings *s = j->settings;
+    if (s->out != NULL && s->resume)
+        TRY(read_run(j));
+    TRY(bl_settings_check(s, j->error));
+    TRY(bl_train_folder_check(s->out, s->resume, s->overwrite, j->error));
+    TRY(write_settings(j));
+    j->made_folder = bl_file_kind_get(s->out) == BL_FILE_ABSENT;
+    TRY(bl_file_mkdir(s->out, j->error));
+    j->journal = bl_file_join(s->out, "journal");
+    return j->journal != NULL ? BELAY_OK : bl_file_no_memory(j->error, "write", s->out);
+}
+
+static belay_code open_context(job *j)
+{
+    const bl_settings *s = j->settings;
+    j->context = belay_open(&(belay_options){.device = s->device,
+                                             .seed = (uint64_t)s->seed,
+                                             .log = j->options->log,
+                                             .log_state = j->options->log_state,
+                                             .threads = (int)s->threads,
+                                             .index_policy = (belay_index_policy)(s->index_policy + BELAY_INDEX_RAISE),
+                                             .journal = j->journal,
+                                             .launch_blocking = s->launch_blocking,
+                                             .trace_nonfinite = s->trace_nonfinite});
+    if (!belay_is_open(j->context))
+        return j->context->open_code;
+    bl_train_watch_init(&j->watch, j->context);
+    return BELAY_OK;
+}
+
+/* ---- data, model, optimizer --------------------------------------------------------------------------------------- */
+
+static belay_code open_data(job *j)
+{
+    const bl_settings *s = j->settings;
+    belay_text_options texts = {.seq = s->seq,
+                                .text = s->text,
+                                .label = s->label,
+                                .tokens = s->tokens == BL_TOKENS_WORD ? BELAY_TOKENS_WORD : BELAY_TOKENS_CHAR,
+                                .valid_split = s->valid == NULL ? s->valid_split : 0};
+    j->data = belay_dataset_open(j->context, s->data, &texts);
+    TRY(j->watch.first);
+    if (s->valid != NULL) {
+        texts.tokenizer = belay_dataset_tokenizer(j->data);
+        texts.labels = belay_dataset_labels(j->data);
+        j->valid = belay_dataset_open(j->context, s->valid, &texts);
+    } else if (s->valid_split > 0) {
+        j->valid = belay_dataset_validation(j->data);
+    }
+    if (j->watch.first == BELAY_OK && belay_dataset_n_samples(j->valid) == 0)
+        j->valid = NULL;
+    return j->watch.first;
+}
+
+static belay_code make_model(job *j)
+{
+    const bl_settings *s = j->settings;
+    bool is_lstm = s->model == BL_MODEL_LSTM;
+    j->model = belay_text_classifier(
+        j->context, &(belay_text_classifier_options){.model = is_lstm ? BELAY_TEXT_LSTM : BELAY_TEXT_MEAN,
+                                                     .n_tokens = belay_dataset_n_tokens(j->data),
+                                                     .classes = belay_dataset_n_classes(j->data),
+                                                     .embed = s->embed,
+                                                     .hidden = s->hidden,
+                                                     .layers = (int)s->layers,
+                                                     .dropout = s->dropout,
+                                                     .mean_all = s->mean_all,
+                                                     .no_hidden = s->hidden == 0});
+    bl_text_format(&j->description,
+                   "{\"model\":\"%s\",\"n_tokens\":%" PRId64 ",\"classes\":%" PRId64 ",\"seq\":%" PRId64
+                   ",\"embed\":%" PRId64 ",\"hidden\":%" PRId64 ",\"layers\":%" PRId64
+                   ",\"dropout\":%.17g,\"mean_all\":%s}",
+                   is_lstm ? "lstm" : "mean", belay_dataset_n_tokens(j->data), belay_dataset_n_classes(j->data), s->seq,
+                   s->embed, s->hidden, s->layers, s->dropout, s->mean_all ? "true" : "false");
+    if (j->watch.first == BELAY_OK && j->description.failed)
+        return bl_train_tell(j->context, bl_file_no_memory(j->error, "describe the model of", s->out), j->error);
+    return j->watch.first;
+}
+
+/* Steps of all epochs together; each epoch ends with a step of its own. */
+static int64_t n_steps(const job *j)
+{
+    const bl_settings *s = j->settings;
+    int64_t n = belay_dataset_n_samples(j->data), total = 0;
+    int64_t n_batches = s->drop_last ? n / s->batch : (n + s->batch - 1) / s->batch;
+    if (!bl_checked_mul((n_batches + s->accumulate - 1) / s->accumulate, s->epochs, &total))
+        total = INT64_MAX;
+    return bl_max_i64(total, 1);
+}
+
+static belay_schedule schedule_of(const job *j)
+{
+    static const belay_schedule_kind kinds[] = {[BL_SCHEDULE_CONSTANT] = BELAY_SCHEDULE_CONSTANT,
+                                                [BL_SCHEDULE_COSINE] = BELAY_SCHEDULE_COSINE,
+                                                [BL_SCHEDULE_STEP] = BELAY_SCHEDULE_STEP,
+                                                [BL_SCHEDULE_LINEAR] = BELAY_SCHEDULE_LINEAR};
+    const bl_settings *s = j->settings;
+    int64_t after_warmup = bl_max_i64(n_steps(j) - s->warmup, 1);
+    return (belay_schedule){.kind = kinds[s->schedule],
+                            .period = s->schedule == BL_SCHEDULE_STEP ? bl_max_i64(after_warmup / 3, 1) : after_warmup,
+                            .warmup = s->warmup};
+}
+
+static belay_code make_optimizer(job *j)
+{
+    const bl_settings *s = j->settings;
+    belay_schedule schedule = schedule_of(j);
+    belay_adam_options adam = {.lr = s->lr, .weight_decay = s->weight_decay, .clip = s->clip, .schedule = schedule};
+    belay_sgd_options sgd = {.lr = s->lr, .weight_decay = s->weight_decay, .clip = s->clip, .schedule = schedule};
+    if (s->optimizer == BL_OPTIMIZER_SGD)
+        j->optimizer = belay_sgd(j->model, &sgd);
+    else if (s->optimizer == BL_OPTIMIZER_ADAMW)
+        j->optimizer = belay_adamw(j->model, &adam);
+    else
+        j->optimizer = belay_adam(j->model, &adam);
+    return j->watch.first;
+}
+
+/* ---- the run ------------------------------------------------------------------------------------------------------ */
+
+static belay_code train(job *j)
+{
+    static const belay_on_fault policies[] = {[BL_ON_FAULT_SKIP] = BELAY_ON_FAULT_SKIP,
+                                              [BL_ON_FAULT_REDO] = BELAY_ON_FAULT_REDO,
+                                              [BL_ON_FAULT_STOP] = BELAY_ON_FAULT_STOP};
+    const bl_settings *s = j->settings;
+    bl_train_watch_fini(&j->watch);
+    return belay_train(j->model, j->optimizer, j->data,
+                       &(belay_train_options){.valid = j->valid,
+                                              .epochs = s->epochs,
+                                              .batch = s->batch,
+                                              .accumulate = s->accumulate,
+                                              .drop_last = s->drop_last,
+                                              .workers = s->workers,
+                                              .label_smoothing = s->label_smoothing,
+                                              .patience = s->patience,
+                                              .on_fault = policies[s->on_fault],
+                                              .max_faults = s->max_faults > 0 ? s->max_faults : -1,
+                                              .skip = (const belay_batch_place *)s->skip_batch.pair,
+                                              .n_skip = s->skip_batch.n,
+                                              .out = s->out,
+                                              .resume = s->resume,
+                                              .overwrite = s->overwrite,
+                                              .settings = bl_text_get(&j->settings_text),
+                                              .description = bl_text_get(&j->description),
+                                              .stop = j->options->stop,
+                                              .progress = j->options->progress,
+                                              .progress_state = j->options->progress_state},
+                       j->result);
+}
+
+_Static_assert(sizeof(bl_pair) == sizeof(belay_batch_place) &&
+                   offsetof(bl_pair, position) == offsetof(belay_batch_place, position),
+               "pairs are places of batches");
+
+static belay_code run(job *j)
+{
+    TRY(prepare(j));
+    TRY(open_context(j));
+    TRY(open_data(j));
+    TRY(make_model(j));
+    TRY(make_optimizer(j));
+    return train(j);
+}
+
+/* A folder that was made for a run that never began goes again. */
+static void close_job(job *j, bool has_begun)
+{
+    bl_train_watch_fini(&j->watch);
+    if (j->context != NULL)
+        belay_close(j->context);
+    if (!has_begun && j->made_folder) {
+        if (j->journal != NULL)
+            unlink(j->journal);
+        rmdir(j->settings->out);
+    }
+    bl_free(j->journal);
+    bl_text_fini(&j->settings_text);
+    bl_text_fini(&j->description);
+}
+
+belay_code bl_train_job(bl_settings *settings, const bl_train_job_options *options, belay_train_result *result,
+                        bl_error *error)
+{
+    bl_error own;
+    job j = {.settings = settings, .options = options, .result = result, .error = error != NULL ? error : &own};
+    *j.error = (bl_error){0};
+    *result = (belay_train_result){.best_epoch = -1};
+    belay_code code = run(&j);
+    bool has_begun = j.optimizer != NULL && result->code == code;
+    if (j.context != NULL)
+        *j.error = (bl_error){0}; /* told by the log */
+    close_job(&j, has_begun);
+    if (!has_begun)
+        *result = (belay_train_result){.code = code, .status = belay_code_status(code), .best_epoch = -1};
+    return code;
+}
