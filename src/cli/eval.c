@@ -49,7 +49,7 @@ static const bl_setting_row rows[] = {
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-static int widest_label(const belay_run *run, int64_t n_classes)
+static int widest_label(belay_run *run, int64_t n_classes)
 {
     int widest = (int)strlen("class");
     for (int64_t c = 0; c < n_classes; c++) {
@@ -59,7 +59,7 @@ static int widest_label(const belay_run *run, int64_t n_classes)
     return widest < NAME_COLUMNS ? widest : NAME_COLUMNS;
 }
 
-static void print_classes(const belay_run *run, const belay_evaluation *e, int width)
+static void print_classes(belay_run *run, const belay_evaluation *e, int width)
 {
     putchar('\n');
     bl_cli_print("class", width);
@@ -75,7 +75,7 @@ static void print_classes(const belay_run *run, const belay_evaluation *e, int w
     }
 }
 
-static void print_confusion(const belay_run *run, const belay_evaluation *e, int width)
+static void print_confusion(belay_run *run, const belay_evaluation *e, int width)
 {
     enum { LEAST = 8 };
     if (e->n_classes > WIDEST_MATRIX) {
@@ -99,7 +99,7 @@ static void print_confusion(const belay_run *run, const belay_evaluation *e, int
     }
 }
 
-static void print_evaluation(const bl_cli *cli, const belay_run *run, const belay_evaluation *e)
+static void print_evaluation(const bl_cli *cli, belay_run *run, const belay_evaluation *e)
 {
     int width = widest_label(run, e->n_classes);
     fputs("checkpoint  ", stdout);
@@ -120,7 +120,7 @@ static void print_evaluation(const bl_cli *cli, const belay_run *run, const bela
 
 /* ---- JSON --------------------------------------------------------------------------------------------------------- */
 
-static json_t *class_document(bl_cli *cli, const belay_run *run, const belay_evaluation *e, int64_t c)
+static json_t *class_document(bl_cli *cli, belay_run *run, const belay_evaluation *e, int64_t c)
 {
     belay_class_figures f = belay_evaluation_class(e, c);
     json_t *entry = json_object();
@@ -143,7 +143,7 @@ static json_t *confusion_row(bl_cli *cli, const belay_evaluation *e, int64_t r)
     return row;
 }
 
-static void document(bl_cli *cli, const belay_run *run, const belay_evaluation *e)
+static void document(bl_cli *cli, belay_run *run, const belay_evaluation *e)
 {
     json_t *d = cli->document, *classes = json_array(), *confusion = json_array();
     bl_cli_put_text(cli, d, "checkpoint", belay_run_path(run));

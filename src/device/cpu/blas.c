@@ -6,60 +6,77 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "base/checked.h"
 
 #ifdef BL_HAVE_OPENBLAS
 
-/* Working memory that OpenBLAS maps for each caller, the largest of its x86-64 builds (BUFFER_SIZE 32 << 22).  When
- * mmap refuses it, OpenBLAS tries for ever. */
+/* OpenBLAS maps this much for each caller, kept for later callers (BUFFER_SIZE of its x86-64 builds, 32 << 22 bytes).
+ * When mmap refuses it, OpenBLAS tries for ever: hence the probe. */
 enum { CALLER_MIB = 128 };
-/* Address space that stays for the program behind it: stacks of threads, the library's own tables. */
-enum { SPARE_MIB = 32 };
+/* The C library maps this much for each thread that allocates, and we leave this much for the rest of the program. */
+enum { ARENA_MIB = 64, SPARE_MIB = 32 };
 
-static int callers_ready; /* OpenBLAS keeps what it has mapped */
+/* OpenBLAS's own, older than its version 0.2 and in every build with the soname of 0; weak, so that one without them
+ * still links. */
+extern void *blas_memory_alloc(int place) __attribute__((weak));
+extern void blas_memory_free(void *buffer) __attribute__((weak));
 
-/* One product in each of the threads at once, so that each gets its memory. */
-static void warm_up(int threads)
+static int callers_ready;
+
+static int64_t stack_mib(void)
 {
-    enum { SIDE = 64 };
-    static const float zeros[SIDE * SIDE];
-#pragma omp parallel num_threads(threads)
-    {
-        float y[SIDE * SIDE];
-#pragma omp barrier
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SIDE, SIDE, SIDE, 1, zeros, SIDE, zeros, SIDE, 0, y,
-                    SIDE);
-    }
+    struct rlimit limit;
+    bool is_bounded = getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return is_bounded ? (int64_t)(limit.rlim_cur >> 20) + 1 : 8;
 }
 
-static belay_code probe(int callers, bl_error *error)
+/* OpenBLAS's own threads, started when it was loaded, may still be about to take theirs. */
+static belay_code probe(int threads, int callers, bl_error *error)
 {
-    size_t n_bytes = ((size_t)callers * CALLER_MIB + SPARE_MIB) << 20;
+    int64_t takers = callers + openblas_get_num_threads() - 1;
+    int64_t mib = takers * CALLER_MIB + (threads - 1) * (stack_mib() + ARENA_MIB) + SPARE_MIB;
+    size_t n_bytes = (size_t)mib << 20;
     void *room = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) {
-        bl_error_set(error, BELAY_MEM_EXHAUSTED, "the BLAS cannot have its working memory, %zu MiB for %d threads",
-                     n_bytes >> 20, callers);
-        bl_error_fact(error, "what it needs is address space; ulimit -v or a container may limit it");
-        bl_error_advise(error, "Raise the limit (ulimit -v), or compute on fewer threads.");
+        bl_error_set(error, BELAY_MEM_EXHAUSTED, "no address space for matrix products: %lld MiB for %d threads",
+                     (long long)mib, threads);
+        bl_error_advise(error, "Raise the limit (ulimit -v), use fewer --threads, or set OPENBLAS_NUM_THREADS=1.");
         return BELAY_MEM_EXHAUSTED;
     }
     munmap(room, n_bytes);
     return BELAY_OK;
 }
 
+/* Starts the threads, which takes stacks, and takes every caller's buffer at once: later ones are given these. */
+static void take_memory(int threads, int callers)
+{
+    void *buffer[BL_CPU_MOST_CALLERS];
+    int n_running = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : n_running)
+    n_running += 1;
+    if (blas_memory_alloc == NULL || blas_memory_free == NULL || n_running == 0)
+        return;
+    for (int i = 0; i < callers; i++)
+        buffer[i] = blas_memory_alloc(0);
+    for (int i = 0; i < callers; i++)
+        blas_memory_free(buffer[i]);
+}
+
 belay_code bl_cpu_blas_open(int threads, bl_error *error)
 {
-    threads = threads < BL_CPU_MOST_CALLERS ? threads : BL_CPU_MOST_CALLERS;
-    int ready = __atomic_load_n(&callers_ready, __ATOMIC_ACQUIRE);
-    if (threads <= ready)
+    int callers = threads < BL_CPU_MOST_CALLERS ? threads : BL_CPU_MOST_CALLERS;
+    if (callers <= __atomic_load_n(&callers_ready, __ATOMIC_ACQUIRE))
         return BELAY_OK;
-    TRY(probe(threads - ready, error));
+    TRY(probe(threads, callers, error));
     openblas_set_num_threads(1);
-    warm_up(threads);
-    __atomic_store_n(&callers_ready, threads, __ATOMIC_RELEASE);
+    take_memory(threads, callers);
+    __atomic_store_n(&callers_ready, callers, __ATOMIC_RELEASE);
     return BELAY_OK;
 }
+
+bool bl_cpu_blas_is_open(void) { return __atomic_load_n(&callers_ready, __ATOMIC_ACQUIRE) > 0; }
 
 const char *bl_cpu_blas_describe(void) { return openblas_get_config(); }
 
@@ -70,6 +87,8 @@ belay_code bl_cpu_blas_open(int threads, bl_error *error)
     (void)threads, (void)error;
     return BELAY_OK;
 }
+
+bool bl_cpu_blas_is_open(void) { return true; }
 
 const char *bl_cpu_blas_describe(void) { return "a CBLAS of another vendor"; }
 

@@ -3,16 +3,22 @@
 #ifndef BL_DEVICE_CPU_BLAS_H
 #define BL_DEVICE_CPU_BLAS_H
 
+#include <stdbool.h>
+
 #include "base/error.h"
 
-/* Callers at once: builds of OpenBLAS have places for at least 50, Debian's for 256; past them it gives up. */
+/* Callers at once: builds of OpenBLAS have places for at least 50, and past them it gives up. */
 enum { BL_CPU_MOST_CALLERS = 48 };
 
-/* Readies the BLAS for that many callers at once: each gets its working memory now, since a BLAS that finds none later
- * may hang or abort.  mem.exhausted when the system does not give that much address space. */
+/* Readies the BLAS for that many threads: each caller gets its working memory now, since a BLAS that finds none later
+ * hangs or aborts.  mem.exhausted when the system does not give that much address space. */
 BL_MUST_USE belay_code bl_cpu_blas_open(int threads, bl_error *error);
 
-/* "OpenBLAS 0.3.21 ... Haswell"; static text. */
+/* Whether that has succeeded in this process.  If not, a thread that OpenBLAS started when it was loaded may be waiting
+ * for memory for ever, and so may the exit handlers that join it. */
+bool bl_cpu_blas_is_open(void);
+
+/* The library's name, version and kind of processor; static text. */
 const char *bl_cpu_blas_describe(void);
 
 #endif
