@@ -19,7 +19,7 @@ static bool run_micro_batch(bl_trainer *t, const belay_batch *batch, bl_train_fi
         return false;
     belay_scope scope = belay_scope_open(t->context);
     belay_tensor logits = belay_forward(t->model, batch->tokens); /* [batch, classes] */
-    belay_tensor loss = belay_cross_entropy(logits, batch->labels, &t->loss);
+    belay_tensor loss = belay_cross_entropy(belay_tensor_name_set(logits, "logits"), batch->labels, &t->loss);
     if (!*faulted)
         belay_backward(loss);
     if (!*faulted)
