@@ -65,7 +65,7 @@ belay_tensor bl_view_expand(belay_context *context, belay_tensor x, const belay_
     if (slot == NULL)
         return (belay_tensor){0};
     if (shape->rank > BELAY_MAX_RANK) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "a view with %d axes: the most are %d", shape->rank,
+        bl_context_raise(context, BELAY_SHAPE_RANK, "a view of %d axes: the most are %d", shape->rank,
                          BELAY_MAX_RANK);
         return (belay_tensor){0};
     }

@@ -22,6 +22,13 @@ static belay_code raise_bytes(belay_context *context, const bl_slot *slot, int64
 
 static int64_t bytes_of(const bl_slot *slot) { return bl_slot_elements(slot) * belay_dtype_size(slot->dtype); }
 
+static belay_code check_pointer(belay_context *context, const void *data, int64_t n_bytes)
+{
+    if (data != NULL || n_bytes == 0)
+        return BELAY_OK;
+    return bl_context_raise(context, BELAY_CONF_MISSING, "%" PRId64 " bytes were promised at a NULL pointer", n_bytes);
+}
+
 belay_tensor belay_tensor_from(belay_context *context, belay_dtype dtype, belay_shape shape, const void *data,
                                int64_t n_bytes)
 {
@@ -30,8 +37,9 @@ belay_tensor belay_tensor_from(belay_context *context, belay_dtype dtype, belay_
     bl_slot *slot = belay_tensor_is_nil(tensor) ? NULL : bl_slot_get(context, tensor);
     if (slot == NULL)
         return (belay_tensor){0};
-    if (n_bytes != bytes_of(slot)) {
-        raise_bytes(context, slot, n_bytes);
+    belay_code code =
+        n_bytes != bytes_of(slot) ? raise_bytes(context, slot, n_bytes) : check_pointer(context, data, n_bytes);
+    if (code != BELAY_OK) {
         bl_tensor_drop(context, tensor);
         return (belay_tensor){0};
     }
@@ -65,6 +73,7 @@ belay_code belay_tensor_read(belay_tensor tensor, void *out, int64_t n_bytes)
         return BELAY_LIFE_STALE;
     if (n_bytes != bytes_of(slot))
         return raise_bytes(context, slot, n_bytes);
+    TRY(check_pointer(context, out, n_bytes));
     context->device->api->synchronise(context->device);
     if (bl_slot_is_contiguous(slot))
         context->device->api->copy_out(context->device, out, bl_slot_data(slot), n_bytes);
@@ -84,6 +93,7 @@ belay_code belay_tensor_write(belay_tensor tensor, const void *data, int64_t n_b
         return BELAY_LIFE_STALE;
     if (n_bytes != bytes_of(slot))
         return raise_bytes(context, slot, n_bytes);
+    TRY(check_pointer(context, data, n_bytes));
     if (!bl_slot_is_contiguous(slot))
         return bl_context_raise(context, BELAY_SHAPE_CONTRACT, "a tensor that is written must be contiguous");
     context->device->api->copy_in(context->device, bl_slot_data(slot), data, n_bytes);
