@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `belay bench` measures: the reference job, the cost of a call, the cost of the index tests. */
+#ifndef BL_CLI_BENCH_JOB_H
+#define BL_CLI_BENCH_JOB_H
+
+#include <belay/context.h>
+
+#include "base/error.h"
+
+/* The reference job: Embedding(10000, 128) -> LSTM(128 -> 256, 2 layers) -> Linear(256, 5), batch 64, seq 20, Adam,
+ * accumulate 4, clip 1, float32; and its products alone, window by window in turn. */
+typedef struct bl_bench_reference {
+    double job_seconds;      /* median, of a micro-batch with its share of the step */
+    double products_seconds; /* median, of a micro-batch's products alone */
+    double flop;             /* of a micro-batch's products */
+    double square_flops;     /* per second, of a 2048 x 2048 x 2048 product */
+    double memory_peak;      /* bytes that were in use at most */
+    double memory_bound;     /* parameters, gradients, optimizer state, saved activations */
+} bl_bench_reference;
+
+BL_MUST_USE belay_code bl_bench_reference_run(int threads, int windows, bl_bench_reference *out, bl_error *error);
+
+/* Seconds of one call on a tensor with one element: recorded add, and add with recording off. */
+typedef struct bl_bench_call {
+    double recorded_seconds;
+    double plain_seconds;
+} bl_bench_call;
+BL_MUST_USE belay_code bl_bench_call_run(bl_bench_call *out, bl_error *error);
+
+/* With the index tests against the same kernels compiled without them: median quotient of interleaved pairs. */
+typedef struct bl_bench_guard {
+    const char *name;
+    double quotient;
+} bl_bench_guard;
+enum { BL_BENCH_GUARDS = 3 };
+BL_MUST_USE belay_code bl_bench_guards_run(int threads, int pairs, bl_bench_guard out[BL_BENCH_GUARDS],
+                                           bl_error *error);
+
+#endif
