@@ -7,7 +7,7 @@
 #ifndef BELAY_OPTIM_H
 #define BELAY_OPTIM_H
 
-#include <belay/nn.h>
+#include <belay/tensor.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,6 +16,7 @@ extern "C" {
 /* Belongs to its context: belay_close frees it.  A maker that fails raises a fault and returns a nil optimizer: its
  * steps do nothing, its questions give 0 and false. */
 typedef struct belay_optimizer belay_optimizer;
+typedef struct belay_module belay_module; /* <belay/nn.h> */
 
 /* How the learning rate goes on from step to step; the position counts applied steps only.  With a warm-up the kind's
  * own positions start after it. */

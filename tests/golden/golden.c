@@ -15,8 +15,8 @@
 void golden_fail(golden *g, const char *format, ...)
 {
     va_list args;
-    va_start(args, format);
     printf("FAIL %s: ", g->label);
+    va_start(args, format);
     vprintf(format, args);
     printf("\n");
     va_end(args);

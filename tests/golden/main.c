@@ -65,13 +65,15 @@ static void run_case(golden *g, const golden_op *op)
     g->scale = 1;
     g->is_compared = bl_alloc(bl_safetensors_n_entries(g->file), sizeof *g->is_compared);
     g->context = belay_open(&(belay_options){.log = remember, .log_state = g, .no_journal = true});
-    if (g->is_compared != NULL)
+    if (g->is_compared == NULL) {
+        golden_fail(g, "no memory");
+    } else {
         run_op(g, op);
-    if (!g->is_skipped) {
-        check_coverage(g);
-        if (g->told[0] != '\0')
-            golden_fail(g, "Belay told\n%s", g->told);
+        if (!g->is_skipped)
+            check_coverage(g);
     }
+    if (g->told[0] != '\0')
+        golden_fail(g, "Belay told\n%s", g->told);
     (void)belay_close(g->context);
     bl_free(g->is_compared);
 }

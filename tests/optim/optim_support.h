@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <belay/grad.h>
+#include <belay/nn.h>
 #include <belay/op.h>
 #include <belay/optim.h>
 

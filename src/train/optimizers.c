@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Optimizers over a module: its parameters that want a gradient, under their dotted names. */
+/* The makers of <belay/optim.h> that take a module: its parameters that want a gradient, under their dotted names.
+ * They stand here because optim/ knows no modules and nn/ no optimizers. */
+#include <belay/nn.h>
+
 #include <inttypes.h>
 
 #include "base/memory.h"
