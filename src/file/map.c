@@ -31,7 +31,8 @@ belay_code bl_file_map_create(const char *path, int64_t n_bytes, bl_file_map *ou
     *out = (bl_file_map){0};
     if (path == NULL)
         return map_memory(-1, "memory", n_bytes, PROT_READ | PROT_WRITE, out, error);
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    unlink(path); /* a reader of the old file keeps it whole, and a link laid there is not followed */
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return fail(error, BELAY_FILE_OPEN, "create", path, errno);
     int failed = posix_fallocate(fd, 0, n_bytes);

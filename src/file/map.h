@@ -10,7 +10,7 @@ typedef struct bl_file_map {
     int64_t n_bytes;
 } bl_file_map;
 
-/* Makes (or empties) the file, gives it all of its blocks at once, so that a full disk is an error here and never a signal
+/* Makes the file anew, in place of what was there, gives it all of its blocks at once, so that a full disk is an error here and never a signal
  * later, and maps it shared.  A NULL path gives anonymous memory.  Faults: file.open, file.write, mem.exhausted. */
 BL_MUST_USE belay_code bl_file_map_create(const char *path, int64_t n_bytes, bl_file_map *out, bl_error *error);
 
