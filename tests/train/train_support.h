@@ -41,12 +41,16 @@ typedef struct plant {
 typedef struct samples {
     uint64_t seed;
     plant plant;
+    sig_atomic_t *stop; /* set at get number stop_at, counted from 1 */
+    int stop_at, n_gets;
 } samples;
 
 /* Ids are random; the label is a function of the first id, so that there is something to learn. */
 static inline belay_code get_sample(void *state, int64_t index, belay_sample *sample)
 {
     samples *s = state;
+    if (s->stop != NULL && ++s->n_gets == s->stop_at)
+        *s->stop = SIGTERM;
     bl_rng_key key = {.seed = s->seed, .epoch = 1};
     for (int64_t i = 0; i < SEQ; i++)
         sample->room[i] = (int64_t)bl_rng_below(&key, (uint64_t)(index * SEQ + i), VOCABULARY);
@@ -175,7 +179,7 @@ static inline void run_trial(trial *t)
     options.description = small_description(t->is_mean);
     run_trial_line = __LINE__ + 1;
     t->code = belay_train(model, adam, data, &options, &t->result);
-    t->weights = read_weights(model, &t->n_weights);
+    t->weights = belay_module_is_nil(model) ? NULL : read_weights(model, &t->n_weights);
     t->closed = belay_close(context);
 }
 

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run that was stopped goes on bit for bit; a folder that holds a run is not lost by accident. */
+#include "train/train_support.h"
+
+/* ---- stopping ----------------------------------------------------------------------------------------------------- */
+
+/* Asks to stop after so many windows. */
+typedef struct stopper {
+    volatile sig_atomic_t stop;
+    int n, after;
+} stopper;
+
+static void stop_after(void *state, const belay_progress *p)
+{
+    stopper *s = state;
+    if (p->kind == BELAY_PROGRESS_STEP && ++s->n == s->after)
+        s->stop = SIGINT;
+}
+
+/* A run with faults, dropout, an order of its own and a tail. */
+static trial stopped_trial(void)
+{
+    trial t = new_trial();
+    t.n_samples = 78;
+    t.options.epochs = 3;
+    t.options.accumulate = 4;
+    t.options.no_shuffle = false;
+    t.samples.plant = (plant){.sample = 33, .column = 1, .value = VOCABULARY};
+    return t;
+}
+
+/* The columns of metrics.csv that do not tell the time. */
+static void read_metrics(const char *folder, char *out, size_t size)
+{
+    char *metrics = read_file_in(folder, "metrics.csv", NULL), *rest = NULL;
+    out[0] = '\0';
+    for (char *line = strtok_r(metrics, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+        int column = 0;
+        for (char *field = line; field != NULL; column++) {
+            char *comma = strchr(field, ',');
+            int n = comma != NULL ? (int)(comma - field) : (int)strlen(field);
+            size_t used = strlen(out);
+            if (column != 7 && column != 8)
+                snprintf(out + used, size - used, "%.*s,", n, field);
+            field = comma != NULL ? comma + 1 : NULL;
+        }
+        strcat(out, "\n");
+    }
+    free(metrics);
+}
+
+static void assert_same_file(const char *a, const char *b, const char *name)
+{
+    int64_t n_a = 0, n_b = 0;
+    char *bytes_a = read_file_in(a, name, &n_a), *bytes_b = read_file_in(b, name, &n_b);
+    assert_int_equal(n_a, n_b);
+    assert_memory_equal(bytes_a, bytes_b, (size_t)n_a);
+    free(bytes_a);
+    free(bytes_b);
+}
+
+static void assert_same_run(const trial *a, const char *folder_a, const trial *b, const char *folder_b)
+{
+    char metrics_a[4096], metrics_b[4096];
+    assert_same_weights(a, b);
+    assert_int_equal(a->result.n_steps, b->result.n_steps);
+    assert_int_equal(a->result.n_faults, b->result.n_faults);
+    assert_int_equal(a->result.best_epoch, b->result.best_epoch);
+    assert_true(a->result.best_loss == b->result.best_loss);
+    assert_same_file(folder_a, folder_b, "best.safetensors");
+    assert_same_file(folder_a, folder_b, "faults.jsonl");
+    read_metrics(folder_a, metrics_a, sizeof metrics_a);
+    read_metrics(folder_b, metrics_b, sizeof metrics_b);
+    assert_string_equal(metrics_a, metrics_b);
+}
+
+static void a_run_stopped_after_any_step_goes_on_bit_for_bit(void **state)
+{
+    (void)state;
+    char whole_path[512], path[512];
+    trial whole = stopped_trial();
+    whole.options.out = make_folder(whole_path);
+    run_trial(&whole);
+    assert_int_equal(whole.code, BELAY_OK);
+    for (int after = 1; after <= 9; after++) {
+        trial t = stopped_trial();
+        stopper s = {.after = after};
+        t.options.out = make_folder(path);
+        t.options.stop = &s.stop;
+        t.options.progress = stop_after;
+        t.options.progress_state = &s;
+        run_trial(&t);
+        assert_int_equal(t.code, BELAY_OK);
+        assert_int_equal(t.result.status, 128 + SIGINT);
+        assert_int_equal(t.result.stopped_by, SIGINT);
+        assert_int_equal(t.closed, 0);
+        assert_true(is_there(path, "last.safetensors"));
+        end_trial(&t);
+        t.options.stop = NULL;
+        t.options.resume = true;
+        run_trial(&t);
+        assert_int_equal(t.code, BELAY_OK);
+        assert_int_equal(t.result.status, 0);
+        assert_same_run(&t, path, &whole, whole_path);
+        remove_folder(path);
+        end_trial(&t);
+    }
+    remove_folder(whole_path);
+    end_trial(&whole);
+}
+
+static void a_run_stopped_after_every_step_goes_on_bit_for_bit(void **state)
+{
+    (void)state;
+    char whole_path[512], path[512];
+    int n_runs = 0;
+    trial whole = stopped_trial(), t = stopped_trial();
+    whole.options.out = make_folder(whole_path);
+    run_trial(&whole);
+    t.options.out = make_folder(path);
+    t.options.resume = true;
+    t.options.progress = stop_after;
+    do {
+        stopper s = {.after = 1};
+        end_trial(&t);
+        t.options.stop = &s.stop;
+        t.options.progress_state = &s;
+        run_trial(&t);
+        assert_int_equal(t.code, BELAY_OK);
+        n_runs++;
+    } while (t.result.stopped_by != 0 && n_runs < 100);
+    assert_true(n_runs >= 9);
+    assert_same_run(&t, path, &whole, whole_path);
+    remove_folder(path);
+    remove_folder(whole_path);
+    end_trial(&t);
+    end_trial(&whole);
+}
+
+static void a_run_stopped_in_validation_validates_again(void **state)
+{
+    (void)state;
+    char whole_path[512], path[512];
+    sig_atomic_t stop = 0;
+    trial whole = stopped_trial(), t = stopped_trial();
+    whole.options.out = make_folder(whole_path);
+    run_trial(&whole);
+    t.options.out = make_folder(path);
+    t.options.stop = &stop;
+    t.valid.stop = &stop;
+    t.valid.stop_at = 3;
+    run_trial(&t);
+    assert_int_equal(t.result.stopped_by, SIGTERM);
+    assert_int_equal(t.result.n_epochs, 0);
+    assert_int_equal(t.result.n_steps, 3);
+    assert_false(is_there(path, "best.safetensors"));
+    end_trial(&t);
+    t.options.stop = NULL;
+    t.options.resume = true;
+    run_trial(&t);
+    assert_same_run(&t, path, &whole, whole_path);
+    remove_folder(path);
+    remove_folder(whole_path);
+    end_trial(&t);
+    end_trial(&whole);
+}
+
+static void a_run_that_is_done_goes_on_with_more_epochs(void **state)
+{
+    (void)state;
+    char path[512];
+    trial whole = stopped_trial(), t = stopped_trial();
+    run_trial(&whole);
+    t.options.out = make_folder(path);
+    t.options.epochs = 2;
+    run_trial(&t);
+    end_trial(&t);
+    t.options.resume = true;
+    run_trial(&t); /* nothing left to do */
+    assert_int_equal(t.code, BELAY_OK);
+    assert_int_equal(t.result.n_epochs, 2);
+    end_trial(&t);
+    t.options.epochs = 3;
+    run_trial(&t);
+    assert_same_weights(&t, &whole);
+    remove_folder(path);
+    end_trial(&t);
+    end_trial(&whole);
+}
+
+/* ---- refusals ----------------------------------------------------------------------------------------------------- */
+
+static void expect_refusal(trial *t, belay_code code, const char *format, const char *path)
+{
+    char text[2048];
+    told heard_words = {0};
+    t->told = &heard_words;
+    run_trial(t);
+    snprintf(text, sizeof text, format, path, run_trial_line);
+    assert_int_equal(t->code, code);
+    assert_int_equal(t->result.status, belay_code_status(code));
+    assert_string_equal(heard_words.text, text);
+    end_trial(t);
+    t->told = NULL;
+}
+
+static void a_folder_with_a_run_is_refused(void **state)
+{
+    (void)state;
+    char path[512];
+    trial t = new_trial();
+    t.options.out = make_folder(path);
+    run_trial(&t);
+    end_trial(&t);
+    expect_refusal(&t, BELAY_FILE_EXISTS,
+                   "belay: '%s' holds a run already (file.exists)\n"
+                   "    called at: train_support.h:%d\n"
+                   "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n"
+                   "    try: go on with it by --resume, replace it by --overwrite, or choose another folder\n",
+                   path);
+    t.options.resume = t.options.overwrite = true;
+    expect_refusal(&t, BELAY_CONF_CONFLICT,
+                   "belay: a run cannot both be gone on with and be overwritten (conf.conflict)\n"
+                   "    called at: train_support.h:%2$d\n"
+                   "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n"
+                   "    try: Keep one of the two.\n",
+                   path);
+    remove_folder(path);
+}
+
+static void overwrite_replaces_a_run(void **state)
+{
+    (void)state;
+    char path[512];
+    trial t = new_trial(), whole = new_trial();
+    t.options.out = make_folder(path);
+    t.options.epochs = 1;
+    run_trial(&t);
+    end_trial(&t);
+    t.options.epochs = 2;
+    t.options.overwrite = true;
+    run_trial(&t);
+    run_trial(&whole);
+    assert_int_equal(t.code, BELAY_OK);
+    assert_same_weights(&t, &whole);
+    remove_folder(path);
+    end_trial(&t);
+    end_trial(&whole);
+}
+
+static void a_run_does_not_go_on_with_other_batches_or_another_model(void **state)
+{
+    (void)state;
+    char path[512];
+    trial t = new_trial();
+    t.options.out = make_folder(path);
+    run_trial(&t);
+    end_trial(&t);
+    t.options.resume = true;
+    t.options.batch = 16;
+    expect_refusal(&t, BELAY_FILE_MISMATCH,
+                   "belay: '%s/last.safetensors' was written with batch 8, this run has 16 (file.mismatch)\n"
+                   "    called at: train_support.h:%d\n"
+                   "    to go on bit for bit, both must be the same\n"
+                   "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n"
+                   "    try: Use the settings with which it was written.\n",
+                   path);
+    t.options.batch = BATCH;
+    t.is_mean = true;
+    expect_refusal(&t, BELAY_FILE_MISMATCH,
+                   "belay: '%s/last.safetensors' does not hold 'hidden.weight', which the model has (file.mismatch)\n"
+                   "    called at: train_support.h:%d\n"
+                   "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n"
+                   "    try: Use the settings with which it was written.\n",
+                   path);
+    remove_folder(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_stopped_after_any_step_goes_on_bit_for_bit),
+        cmocka_unit_test(a_run_stopped_after_every_step_goes_on_bit_for_bit),
+        cmocka_unit_test(a_run_stopped_in_validation_validates_again),
+        cmocka_unit_test(a_run_that_is_done_goes_on_with_more_epochs),
+        cmocka_unit_test(a_folder_with_a_run_is_refused),
+        cmocka_unit_test(overwrite_replaces_a_run),
+        cmocka_unit_test(a_run_does_not_go_on_with_other_batches_or_another_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
