@@ -170,8 +170,10 @@ void bl_report_fault_describe(const bl_report_fault *f, bl_text *out)
             bl_text_add(out, " in layer ");
             add_safe(out, f->layer);
         }
-        bl_text_add(out, ", called at ");
-        add_safe(out, f->site);
+        if (f->site[0] != '\0') {
+            bl_text_add(out, ", called at ");
+            add_safe(out, f->site);
+        }
         bl_text_add(out, "\n");
     } else if (f->site[0] != '\0') {
         bl_text_add(out, "    called at: ");
