@@ -110,7 +110,7 @@ BL_FN int64_t BL_(index_grad)(const bl_launch *l, int64_t e, bl_bad *bad)
     return counts ? id : -1;
 }
 
-/* x[N] -> ids[N]: whole numbers of 64 bits; every other is noted as num.cast and reads as 0 */
+/* ids[N] -> whole[N]: whole numbers of 64 bits; every other is noted as num.cast and reads as 0 */
 BL_FN void BL_(cast_ids)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
     double x = (double)BL_LOAD(BL_PTR(BL_T, 0), row);
@@ -160,7 +160,7 @@ BL_ROW(
     .signature = "N,V: g_y[ND] i0:index[N] i1:index[N]? i2:index[N]? i3:index[N]? i4:index[N]? i5:index[N]? -> g_x[VD]",
     .internal = true, .tolerance = BL_TOLERANCE_SUM, .formula = "g_x[v] = sum over n that selects v of g_y[n]",
     .says = "Gradient of index.")
-BL_ROW(LANE, cast_ids, FLOAT, .signature = "N: x[N] -> ids:i64[N]", .internal = true,
-       .formula = "ids[n] = x[n], a whole number", .says = "Floats that become ids; others are the fault num.cast.")
+BL_ROW(LANE, cast_ids, FLOAT, .signature = "N: ids[N] -> whole:i64[N]", .internal = true,
+       .formula = "whole[n] = ids[n]", .says = "Floats that become ids; others are the fault num.cast.")
 
 #endif

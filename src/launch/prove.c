@@ -26,11 +26,13 @@ void bl_prove_describe(const bl_call *call, bl_report_fault *f)
         bl_context_site(call->context, call->site, f->site, sizeof f->site);
     if (call->layer != 0)
         snprintf(f->layer, sizeof f->layer, "%s", bl_journal_text_get(call->context->journal, call->layer));
+    /* A tensor shown behind the inputs is what the op adds to. */
+    int n = call->n_in + (call->n_in < BL_MAX_IN && !belay_tensor_is_nil(call->shown[call->n_in]));
     f->table = bl_kernel_rows[call->op].table - 1;
-    for (int k = 0; k < call->n_in && k < BL_MAX_OPERANDS; k++) {
+    for (int k = 0; k < n; k++) {
         bl_report_tensor *t = &f->tensor[f->n_tensors++];
-        const bl_slot *slot = bl_slot_get(call->context, shown_of(call, k));
-        if (k < signature->n_in)
+        const bl_slot *slot = bl_slot_get(call->context, k < call->n_in ? shown_of(call, k) : call->shown[k]);
+        if (k < signature->n_in + signature->n_out)
             snprintf(t->role, sizeof t->role, "%s", signature->operand[k].name);
         t->is_absent = slot == NULL;
         if (slot == NULL)
@@ -39,6 +41,8 @@ void bl_prove_describe(const bl_call *call, bl_report_fault *f)
         t->dtype = slot->dtype;
         t->shape = bl_slot_shape(slot);
     }
+    if (f->table >= call->n_in && f->table < signature->n_in + signature->n_out) /* indices into the result */
+        snprintf(f->tensor[f->table].role, sizeof f->tensor[f->table].role, "%s", signature->operand[f->table].name);
 }
 
 void bl_prove_fail(const bl_call *call, belay_code code, const char *format, ...)

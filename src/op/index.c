@@ -206,7 +206,7 @@ belay_tensor belay_index(belay_tensor x, const belay_tensor *indices, int n, con
 
 /* A copy of x with sources added where the index says. */
 static belay_tensor add_by_index(belay_context *context, int op, belay_tensor x, int axis, belay_tensor index,
-                                 belay_tensor src, const belay_tensor shown[2], belay_index_policy policy)
+                                 belay_tensor src, const belay_tensor shown[3], belay_index_policy policy)
 {
     belay_shape shape = belay_tensor_shape(x), wide, given = belay_tensor_shape(src), narrow;
     belay_shape flat = belay_shape1(belay_tensor_n_elements(index));
@@ -219,7 +219,7 @@ static belay_tensor add_by_index(belay_context *context, int op, belay_tensor x,
                     .op = op,
                     .n_in = 2,
                     .in = {part, bl_launch_reshape(context, index, &flat)},
-                    .shown = {shown[0], shown[1]},
+                    .shown = {shown[0], shown[1], shown[2]},
                     .into = bl_launch_reshape(context, whole, &wide),
                     .has_dims = true,
                     .dims_of = op,
@@ -245,7 +245,7 @@ static belay_tensor add_by_index(belay_context *context, int op, belay_tensor x,
 belay_tensor belay_scatter_add(belay_tensor x, int axis, belay_tensor index, belay_tensor src,
                                const belay_index_options *options)
 {
-    const belay_tensor in[] = {x, index, src}, shown[] = {src, index};
+    const belay_tensor in[] = {x, index, src}, shown[] = {src, index, x};
     belay_context *context = bl_op_context(in, 3);
     BL_ENTER(context);
     if (context == NULL || belay_tensor_is_nil(x) || !bl_op_is_here(context, "index", index) ||
@@ -265,7 +265,7 @@ belay_tensor belay_scatter_add(belay_tensor x, int axis, belay_tensor index, bel
 belay_tensor belay_index_add(belay_tensor x, int axis, belay_tensor ids, belay_tensor src, double alpha,
                              const belay_index_options *options)
 {
-    const belay_tensor in[] = {x, ids, src}, shown[] = {src, ids};
+    const belay_tensor in[] = {x, ids, src}, shown[] = {src, ids, x};
     belay_context *context = bl_op_context(in, 3);
     BL_ENTER(context);
     if (context == NULL || belay_tensor_is_nil(x) || !bl_op_is_here(context, "ids", ids) ||

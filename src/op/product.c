@@ -32,7 +32,7 @@ belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_tensor bias
     const belay_tensor in[] = {x, weight};
     belay_context *context = bl_op_context(in, 2);
     BL_ENTER(context);
-    if (context == NULL || bl_slot_use(context, x) == NULL || bl_slot_use(context, weight) == NULL)
+    if (context == NULL || bl_slot_use(context, x) == NULL || !bl_op_is_here(context, "weight", weight))
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(x), table = belay_tensor_shape(weight);
     if (shape.rank < 1 || table.rank != 2) {
@@ -112,7 +112,7 @@ belay_tensor belay_matmul(belay_tensor a, belay_tensor b)
     const belay_tensor in[] = {a, b};
     belay_context *context = bl_op_context(in, 2);
     BL_ENTER(context);
-    if (context == NULL || bl_slot_use(context, a) == NULL || bl_slot_use(context, b) == NULL)
+    if (context == NULL || bl_slot_use(context, a) == NULL || !bl_op_is_here(context, "b", b))
         return (belay_tensor){0};
     belay_shape sa = belay_tensor_shape(a), sb = belay_tensor_shape(b), result;
     if (sa.rank < 1 || sb.rank < 1) {

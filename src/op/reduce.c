@@ -9,6 +9,11 @@
 static bool marked_axes(belay_context *context, belay_tensor x, const belay_axes *axes, bool marked[BELAY_MAX_RANK])
 {
     int rank = belay_tensor_shape(x).rank;
+    if (axes != NULL && (axes->n < 0 || axes->n > BELAY_MAX_RANK)) {
+        bl_context_raise(context, BELAY_CONF_VALUE, "%d axes to reduce: from 0 to %d are taken", axes->n,
+                         BELAY_MAX_RANK);
+        return false;
+    }
     for (int i = 0; i < rank; i++)
         marked[i] = axes == NULL || axes->n == 0;
     for (int i = 0; axes != NULL && i < axes->n; i++) {

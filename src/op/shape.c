@@ -37,6 +37,8 @@ belay_tensor belay_transpose(belay_tensor x, int a, int b)
     if (params.i[0] < 0)
         return (belay_tensor){0};
     params.i[1] = bl_view_axis(context, x, b);
+    if (params.i[1] < 0)
+        return (belay_tensor){0};
     return bl_op_record_view(context, x, bl_view_transpose(context, x, a, b), bl_grad_transpose, &params);
 }
 

@@ -114,8 +114,13 @@ belay_tensor belay_cross_entropy(belay_tensor logits, belay_tensor labels, const
     call.params.f[0] = o.label_smoothing;
     call.params.i[0] = o.ignore;
     call.params.i[1] = o.has_ignore;
-    if (!belay_tensor_is_nil(o.weight))
+    if (!belay_tensor_is_nil(o.weight)) {
+        if (!bl_op_is_here(context, "weight", o.weight))
+            return (belay_tensor){0};
         call.in[2] = bl_launch_contiguous(context, o.weight);
+        if (belay_tensor_is_nil(call.in[2]))
+            return (belay_tensor){0};
+    }
     if (belay_tensor_is_nil(bl_op_run(&call)))
         return (belay_tensor){0};
     return o.reduction == BELAY_NONE ? bl_op_reshape(context, call.out[0], &shape) : reduce_loss(context, &call, &o);

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ops refuse, by whole text, for one op of each skeleton; nil goes in and comes out without a word. */
+#include "op/numbers.h"
+
+static const char *when = "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n";
+
+/* The paragraph of a proof that failed in the call of this line. */
+#define REFUSED(call, headline, op, tensors, code)                                                                     \
+    do {                                                                                                               \
+        char text_[2048];                                                                                              \
+        told[0] = '\0';                                                                                                \
+        assert_true(belay_tensor_is_nil(call));                                                                        \
+        snprintf(text_, sizeof text_,                                                                                  \
+                 "belay: %s (%s)\n    op: %s, called at test_faults.c:%d\n    tensors: %s; on cpu\n%s    try: %s\n",   \
+                 headline, belay_code_name(code), op, __LINE__, tensors, when, belay_code_advice(code));               \
+        assert_string_equal(told, text_);                                                                              \
+    } while (0)
+
+/* The same for what is refused before there is a kernel. */
+#define REFUSED_EARLY(call, headline, code)                                                                            \
+    do {                                                                                                               \
+        char text_[2048];                                                                                              \
+        told[0] = '\0';                                                                                                \
+        assert_true(belay_tensor_is_nil(call));                                                                        \
+        snprintf(text_, sizeof text_, "belay: %s (%s)\n    called at: test_faults.c:%d\n%s    try: %s\n", headline,    \
+                 belay_code_name(code), __LINE__, when, belay_code_advice(code));                                      \
+        assert_string_equal(told, text_);                                                                              \
+    } while (0)
+
+static belay_tensor zeros(belay_context *context, belay_dtype dtype, int64_t a, int64_t b)
+{
+    return belay_zeros(context, dtype, belay_shape2(a, b));
+}
+
+static void shapes_that_do_not_fit_are_named(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    belay_tensor a = zeros(context, BELAY_F32, 2, 3), b = zeros(context, BELAY_F32, 2, 4), none = {0};
+    belay_tensor c = zeros(context, BELAY_BOOL, 5, 3), v = belay_zeros(context, BELAY_F32, belay_shape1(4));
+    REFUSED(belay_add(a, b), "a [2, 3] and b [2, 4] do not broadcast: 3 against 4", "add", "a [2, 3] f32; b [2, 4] f32",
+            BELAY_SHAPE_CONTRACT);
+    REFUSED(belay_lt(a, b), "a [2, 3] and b [2, 4] do not broadcast: 3 against 4", "lt", "a [2, 3] f32; b [2, 4] f32",
+            BELAY_SHAPE_CONTRACT);
+    REFUSED(belay_where(c, a, a), "condition [5, 3] and a [2, 3] do not broadcast: 5 against 2", "where",
+            "condition [5, 3] bool; a [2, 3] f32; b [2, 3] f32", BELAY_SHAPE_CONTRACT);
+    REFUSED_EARLY(belay_layer_norm(a, 1, v, none, 0), "weight is [4] where [3] is needed", BELAY_SHAPE_CONTRACT);
+    REFUSED_EARLY(belay_layer_norm(a, 2, none, v, 0), "bias is [4] where [2, 3] is needed", BELAY_SHAPE_CONTRACT);
+    REFUSED(belay_cross_entropy(a, belay_zeros(context, BELAY_I64, belay_shape1(2)),
+                                &(belay_cross_entropy_options){.weight = v}),
+            "axis 0 of w has size 4, but x gives 3 for it", "cross_entropy", "x [2, 3] f32; labels [2] i64; w [4] f32",
+            BELAY_SHAPE_CONTRACT);
+    REFUSED(belay_linear(a, b, none), "inner sizes differ: a has 3 columns, b has 4 rows", "matmul",
+            "a [2, 3] f32; b [2, 4] f32", BELAY_SHAPE_CONTRACT);
+    REFUSED(belay_embedding(v, belay_zeros(context, BELAY_I64, belay_shape1(2)), NULL),
+            "weight has 1 axes where 2 are needed", "embedding", "weight [4] f32; ids [2] i64", BELAY_SHAPE_RANK);
+    REFUSED_EARLY(belay_view(a, belay_shape2(4, 2)),
+                  "shape [2, 3] cannot be viewed as [4, 2]: the numbers of elements differ", BELAY_SHAPE_CONTRACT);
+    REFUSED_EARLY(belay_view(a, (belay_shape){.rank = 9}), "a view of 9 axes: the most are 8", BELAY_SHAPE_RANK);
+    REFUSED_EARLY(belay_view(a, (belay_shape){.rank = -1}), "a view of -1 axes: the most are 8", BELAY_SHAPE_RANK);
+    REFUSED_EARLY(belay_expand(a, belay_shape2(4, 3)), "shape [2, 3] cannot be expanded to [4, 3]",
+                  BELAY_SHAPE_CONTRACT);
+    REFUSED_EARLY(belay_cat((const belay_tensor[]){a, b}, 2, 0),
+                  "cat along axis 0 of operand 0 [2, 3] f32 and operand 1 [2, 4] f32", BELAY_SHAPE_CONTRACT);
+    REFUSED_EARLY(belay_max(belay_slice(a, 1, 0, 0, 1), 1, false, NULL),
+                  "max over no elements: there is no largest one", BELAY_SHAPE_CONTRACT);
+    REFUSED_EARLY(belay_amax(belay_slice(a, 1, 0, 0, 1), NULL), "amax over no elements: there is no largest one",
+                  BELAY_SHAPE_CONTRACT);
+    belay_close(context);
+}
+
+static void axes_and_ranges_outside_are_named(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    belay_tensor a = zeros(context, BELAY_F32, 2, 3), scalar = belay_zeros(context, BELAY_F32, belay_shape0());
+    belay_tensor parts[2];
+    REFUSED_EARLY(belay_softmax(a, 2), "axis 2 of a tensor with 2 axes", BELAY_SHAPE_AXIS);
+    REFUSED_EARLY(belay_softmax(scalar, -1), "axis -1 of a tensor with 0 axes", BELAY_SHAPE_AXIS);
+    REFUSED_EARLY(belay_sum(a, &(belay_axes){.n = 1, .axis = {-3}}), "axis -3 of a tensor with 2 axes",
+                  BELAY_SHAPE_AXIS);
+    REFUSED_EARLY(belay_sum(a, &(belay_axes){.n = 9}), "9 axes to reduce: from 0 to 8 are taken", BELAY_CONF_VALUE);
+    REFUSED_EARLY(belay_mean(a, &(belay_axes){.n = -1}), "-1 axes to reduce: from 0 to 8 are taken", BELAY_CONF_VALUE);
+    REFUSED_EARLY(belay_transpose(a, 0, 5), "axis 5 of a tensor with 2 axes", BELAY_SHAPE_AXIS);
+    REFUSED_EARLY(belay_permute(a, (const int[]){1, 1}, 2), "permute names axis 1 twice", BELAY_SHAPE_AXIS);
+    REFUSED_EARLY(belay_permute(a, (const int[]){1}, 1), "permute names 1 axes of a tensor with 2", BELAY_SHAPE_RANK);
+    REFUSED_EARLY(belay_slice(a, 1, 1, 4, 1), "slice [1, 4) by 1 of axis 1, which has size 3", BELAY_SHAPE_AXIS);
+    REFUSED_EARLY(belay_slice(a, 1, -4, 2, 1), "slice [-1, 2) by 1 of axis 1, which has size 3", BELAY_SHAPE_AXIS);
+    REFUSED_EARLY(belay_slice(a, 1, 0, 2, 0), "slice [0, 2) by 0 of axis 1, which has size 3", BELAY_SHAPE_AXIS);
+    REFUSED_EARLY(belay_select(a, 0, 2), "index 2 of axis 0, which has size 2", BELAY_SHAPE_AXIS);
+    REFUSED_EARLY(belay_select(a, 0, INT64_MIN), "index -9223372036854775808 of axis 0, which has size 2",
+                  BELAY_SHAPE_AXIS);
+    REFUSED_EARLY(belay_layer_norm(a, 3, (belay_tensor){0}, (belay_tensor){0}, 0),
+                  "layer_norm over the last 3 axes of a tensor with 2", BELAY_SHAPE_RANK);
+    REFUSED_EARLY((belay_split(a, 1, (const int64_t[]){1, 1}, 2, parts), parts[0]),
+                  "split into 2 parts of 2 in all along axis 1, which has size 3", BELAY_SHAPE_CONTRACT);
+    assert_true(belay_tensor_is_nil(parts[1]));
+    REFUSED_EARLY(belay_clamp(a, 2, 1), "clamp to [2, 1]: the range is empty", BELAY_CONF_VALUE);
+    REFUSED_EARLY(belay_clamp(a, 0, NAN), "clamp to [0, nan]: the range is empty", BELAY_CONF_VALUE);
+    belay_close(context);
+}
+
+static void dtypes_that_do_not_fit_are_named(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    belay_tensor f = zeros(context, BELAY_F32, 2, 3), d = zeros(context, BELAY_F64, 2, 3);
+    belay_tensor i = zeros(context, BELAY_I64, 2, 3), b = zeros(context, BELAY_BOOL, 2, 3);
+    REFUSED(belay_add(f, d), "b is f64 where f32 is needed", "add", "a [2, 3] f32; b [2, 3] f64", BELAY_TYPE_DTYPE);
+    REFUSED(belay_exp(i), "exp takes floats, not i64", "exp", "x [2, 3] i64", BELAY_TYPE_DTYPE);
+    REFUSED(belay_add(b, b), "add takes numbers, not bool", "add", "a [2, 3] bool; b [2, 3] bool", BELAY_TYPE_DTYPE);
+    REFUSED(belay_where(f, f, f), "condition is f32 where bool is needed", "where",
+            "condition [2, 3] f32; a [2, 3] f32; b [2, 3] f32", BELAY_TYPE_DTYPE);
+    REFUSED(belay_softmax(i, 1), "softmax takes floats, not i64", "softmax", "x [2, 3] i64", BELAY_TYPE_DTYPE);
+    REFUSED(belay_linear(f, d, (belay_tensor){0}), "a is f32, b is f64", "matmul", "a [2, 3] f32; b [2, 3] f64",
+            BELAY_TYPE_DTYPE);
+    REFUSED(belay_embedding(f, b, NULL), "ids is bool where an integer dtype is needed", "embedding",
+            "weight [2, 3] f32; ids [2, 3] bool", BELAY_TYPE_DTYPE);
+    REFUSED_EARLY(belay_cat((const belay_tensor[]){f, d}, 2, 0),
+                  "cat along axis 0 of operand 0 [2, 3] f32 and operand 1 [2, 3] f64", BELAY_TYPE_DTYPE);
+    REFUSED_EARLY(belay_cast(f, (belay_dtype)42), "dtype 42 is none", BELAY_TYPE_DTYPE);
+    belay_close(context);
+}
+
+static void handles_of_another_context_are_refused(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1), *other = open_with(1);
+    belay_tensor a = zeros(context, BELAY_F32, 2, 3), b = zeros(other, BELAY_F32, 2, 3), none = {0};
+    belay_tensor i = belay_zeros(other, BELAY_I64, belay_shape1(2));
+    const char *const advice = belay_code_advice(BELAY_LIFE_FOREIGN);
+    char text[1024];
+    assert_true(belay_tensor_is_nil(belay_add(a, b)));
+    int line = __LINE__ - 1;
+    snprintf(text, sizeof text,
+             "belay: operand 1 belongs to another context (life.foreign)\n    op: add, called at test_faults.c:%d\n"
+             "    tensors: a [2, 3] f32; on cpu\n%s    try: %s\n",
+             line, when, advice);
+    assert_string_equal(told, text);
+    REFUSED_EARLY(belay_embedding(a, i, NULL), "ids belongs to another context", BELAY_LIFE_FOREIGN);
+    REFUSED_EARLY(belay_cross_entropy(a, i, NULL), "labels belongs to another context", BELAY_LIFE_FOREIGN);
+    REFUSED_EARLY(belay_gather(a, 0, i, NULL), "index belongs to another context", BELAY_LIFE_FOREIGN);
+    REFUSED_EARLY(belay_mse(a, b, BELAY_MEAN), "target belongs to another context", BELAY_LIFE_FOREIGN);
+    REFUSED_EARLY(belay_cat((const belay_tensor[]){a, b}, 2, 0), "operand 1 of cat belongs to another context",
+                  BELAY_LIFE_FOREIGN);
+    REFUSED_EARLY(belay_linear(a, b, none), "weight belongs to another context", BELAY_LIFE_FOREIGN);
+    REFUSED_EARLY(belay_matmul(a, b), "b belongs to another context", BELAY_LIFE_FOREIGN);
+    REFUSED_EARLY(belay_layer_norm(a, 1, b, none, 0), "weight belongs to another context", BELAY_LIFE_FOREIGN);
+    belay_close(context);
+    belay_close(other);
+}
+
+static void dead_handles_are_refused_and_named(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    belay_scope scope = belay_scope_open(context);
+    belay_tensor x = belay_tensor_name_set(zeros(context, BELAY_F32, 2, 3), "hidden");
+    belay_tensor ids = belay_tensor_name_set(belay_zeros(context, BELAY_I64, belay_shape1(2)), "tokens");
+    belay_scope_close(scope);
+    int died = __LINE__ - 1;
+    belay_tensor alive = zeros(context, BELAY_F32, 2, 3);
+    struct {
+        int line;
+        belay_tensor result;
+        const char *name;
+    } calls[] = {
+        {__LINE__, belay_add(alive, x), "hidden [2, 3] f32"},
+        {__LINE__, belay_softmax(x, 0), "hidden [2, 3] f32"},
+        {__LINE__, belay_sum(x, NULL), "hidden [2, 3] f32"},
+        {__LINE__, belay_embedding(alive, ids, NULL), "tokens [2] i64"},
+        {__LINE__, belay_cross_entropy(alive, ids, NULL), "tokens [2] i64"},
+        {__LINE__, belay_cat((const belay_tensor[]){alive, x}, 2, 0), "hidden [2, 3] f32"},
+        {__LINE__, belay_matmul(alive, x), "hidden [2, 3] f32"},
+        {__LINE__, belay_slice(x, 0, 0, 1, 1), "hidden [2, 3] f32"},
+        {__LINE__, belay_cast(x, BELAY_F64), "hidden [2, 3] f32"},
+    };
+    char want[16384] = "";
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        char text[1024];
+        assert_true(belay_tensor_is_nil(calls[i].result));
+        snprintf(text, sizeof text,
+                 "belay: tensor %s was used after it had died (life.stale)\n    called at: test_faults.c:%d\n"
+                 "    died at: test_faults.c:%d, in step 0\n%s    try: %s\n",
+                 calls[i].name, calls[i].line, died, when, belay_code_advice(BELAY_LIFE_STALE));
+        strcat(want, text);
+    }
+    assert_string_equal(told, want);
+    belay_close(context);
+}
+
+static void nil_goes_in_and_comes_out(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    belay_tensor x = zeros(context, BELAY_F32, 2, 3), nil = {0}, at = x, parts[2] = {x, x};
+    const belay_tensor results[] = {
+        belay_add(nil, x),
+        belay_add(x, nil),
+        belay_exp(nil),
+        belay_lt(x, nil),
+        belay_where(nil, x, x),
+        belay_clamp(nil, 0, 1),
+        belay_cast(nil, BELAY_F64),
+        belay_sum(nil, NULL),
+        belay_mean(nil, NULL),
+        belay_max(nil, 0, false, &at),
+        belay_argmax(nil, 0, false),
+        belay_amax(nil, NULL),
+        belay_layer_norm(nil, 1, nil, nil, 0),
+        belay_linear(nil, x, nil),
+        belay_linear(x, nil, nil),
+        belay_matmul(nil, x),
+        belay_matmul(x, nil),
+        belay_view(nil, belay_shape1(6)),
+        belay_transpose(nil, 0, 1),
+        belay_permute(nil, (const int[]){0}, 1),
+        belay_contiguous(nil),
+        belay_expand(nil, belay_shape1(6)),
+        belay_slice(nil, 0, 0, 1, 1),
+        belay_select(nil, 0, 0),
+        belay_cat((const belay_tensor[]){x, nil}, 2, 0),
+        belay_cat((const belay_tensor[]){nil, x}, 2, 0),
+        belay_embedding(nil, nil, NULL),
+        at,
+    };
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
+        if (!belay_tensor_is_nil(results[i]))
+            fail_msg("result %zu is not nil", i);
+    belay_split(nil, 0, (const int64_t[]){1, 1}, 2, parts);
+    assert_true(belay_tensor_is_nil(parts[0]) && belay_tensor_is_nil(parts[1]));
+    belay_backward(nil);
+    close_clean(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_that_do_not_fit_are_named),   cmocka_unit_test(axes_and_ranges_outside_are_named),
+        cmocka_unit_test(dtypes_that_do_not_fit_are_named),   cmocka_unit_test(handles_of_another_context_are_refused),
+        cmocka_unit_test(dead_handles_are_refused_and_named), cmocka_unit_test(nil_goes_in_and_comes_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
