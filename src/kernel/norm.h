@@ -20,6 +20,8 @@ BL_FN void BL_(layer_norm)(const bl_launch *l, int64_t row, bl_bad *bad)
         BL_EACH(j, n) BL_STORE(y, j, (BL_LOAD(x, j) - mean) * rstd * BL_LOAD(w, j) + BL_LOAD(b, j));
     else if (w != 0)
         BL_EACH(j, n) BL_STORE(y, j, (BL_LOAD(x, j) - mean) * rstd * BL_LOAD(w, j));
+    else if (b != 0)
+        BL_EACH(j, n) BL_STORE(y, j, (BL_LOAD(x, j) - mean) * rstd + BL_LOAD(b, j));
     else
         BL_EACH(j, n) BL_STORE(y, j, (BL_LOAD(x, j) - mean) * rstd);
     if (BL_ROW_LEADER) {
