@@ -95,6 +95,8 @@ belay_code bl_bench_reference_run(int threads, int windows, bl_bench_reference *
     if (products == NULL || job == NULL || alone == NULL)
         bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory for the products of the reference job");
     run_window(context, model, adam, ids, labels);
+    if (belay_n_faults(context) == 0 && !(belay_optimizer_norm_get(adam) > 0))
+        bl_context_raise(context, BELAY_BUG_INVARIANT, "the reference job made no gradient");
     for (int i = 0; i < windows && belay_n_faults(context) == 0; i++) {
         int64_t start = bl_clock_now();
         run_window(context, model, adam, ids, labels);
