@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Freed blocks are kept by size class and handed out again, newest first.  Classes are four to a doubling, so that at
- * most a quarter of a block is unused.  Book-keeping lies outside of the blocks: a stray write into one cannot spoil
- * it. */
+ * most a quarter of a block is unused.  What is in use and held together stays near the most that was ever in use, so
+ * that batches of ever other sizes do not add up.  Book-keeping lies outside of the blocks: a stray write into one
+ * cannot spoil it. */
 #include "device/device.h"
 
 #include "base/checked.h"
 #include "base/memory.h"
 
-enum { N_CLASSES = 228, SMALLEST = 64, BLOCK_ALIGNMENT = 64 };
+enum { N_CLASSES = 228, SMALLEST = 64, BLOCK_ALIGNMENT = 64, SLACK = 16 << 20 };
 
 typedef struct block_stack {
     void **block;
@@ -39,6 +40,13 @@ static bool class_of(int64_t n_bytes, int *number, int64_t *size)
     return false;
 }
 
+/* The rounded size of a class. */
+static int64_t size_of(int number)
+{
+    int64_t base = (int64_t)SMALLEST << number / 4;
+    return base + number % 4 * (base / 4);
+}
+
 bl_pool *bl_pool_new(void) { return bl_alloc(1, sizeof(bl_pool)); }
 
 void bl_pool_free(bl_pool *pool)
@@ -62,6 +70,17 @@ static void release_held(bl_pool *pool)
     pool->held = 0;
 }
 
+/* Gives held blocks back, the largest first, until `size` more bytes pass the peak by a quarter and SLACK at most. */
+static void make_room(bl_pool *pool, int64_t size)
+{
+    int64_t peak = bl_max_i64(pool->peak, pool->in_use + size), limit = peak + peak / 4 + SLACK;
+    for (int c = N_CLASSES - 1; c >= 0 && pool->in_use + pool->held + size > limit; c--)
+        while (pool->stack[c].n > 0 && pool->in_use + pool->held + size > limit) {
+            bl_free(pool->stack[c].block[--pool->stack[c].n]);
+            pool->held -= size_of(c);
+        }
+}
+
 void *bl_pool_take(bl_pool *pool, int64_t n_bytes)
 {
     int number;
@@ -74,6 +93,7 @@ void *bl_pool_take(bl_pool *pool, int64_t n_bytes)
         block = stack->block[--stack->n];
         pool->held -= size;
     } else {
+        make_room(pool, size);
         block = bl_alloc_aligned(size, BLOCK_ALIGNMENT);
         if (block == NULL && pool->held > 0) {
             release_held(pool);
