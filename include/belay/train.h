@@ -112,7 +112,7 @@ typedef struct belay_train_result {
  *
  * BELAY_OK: all epochs were done, or patience or *stop ended the run in order.  Else the run ended on the fault that is
  * returned and was told: run.stopped, run.max_faults, file.exists, file.mismatch, file.write, mem.exhausted, ...
- * `result` may be NULL. */
+ * With a nil model, optimizer or dataset: conf.order, and nothing is said.  `result` may be NULL. */
 BELAY_API BELAY_MUST_USE belay_code belay_train(belay_module *model, belay_optimizer *optimizer, belay_dataset *data,
                                                 const belay_train_options *options, belay_train_result *result);
 

@@ -80,13 +80,18 @@ static bool read_row(const char *line, int64_t n_bytes, bl_report_metrics *row)
     return true;
 }
 
-static bool is_head(const char *line, int64_t n_bytes)
+static belay_code check_head(const char *line, int64_t n_bytes, const char *path, bl_error *error)
 {
     bl_text head = {0};
     bl_report_metrics_head(&head);
+    bool is_whole = !head.failed;
     bool is_same = n_bytes == head.n_bytes && memcmp(line, bl_text_get(&head), (size_t)n_bytes) == 0;
     bl_text_fini(&head);
-    return is_same;
+    if (!is_whole)
+        return bl_file_no_memory(error, "read", path);
+    if (is_same)
+        return BELAY_OK;
+    return bl_error_set(error, BELAY_FILE_FORMAT, "'%s' does not start with the columns of a metrics file", path);
 }
 
 static belay_code read_rows(bl_file_stream *stream, bl_report_metrics **rows, int64_t *n_rows, bl_error *error)
@@ -97,11 +102,10 @@ static belay_code read_rows(bl_file_stream *stream, bl_report_metrics **rows, in
         TRY(bl_file_stream_line(stream, number, &line, &n_bytes, error));
         if (line == NULL)
             return BELAY_OK;
-        if (number == 1 && !is_head(line, n_bytes))
-            return bl_error_set(error, BELAY_FILE_FORMAT, "'%s' does not start with the columns of a metrics file",
-                                path);
-        if (number == 1)
+        if (number == 1) {
+            TRY(check_head(line, n_bytes, path, error));
             continue;
+        }
         if (!bl_grow(rows, &capacity, *n_rows + 1, sizeof **rows))
             return bl_file_no_memory(error, "read", path);
         if (!read_row(line, n_bytes, &(*rows)[*n_rows]))

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "optim/optim.h"
 #include "train/trainer.h"
 
 /* ---- options ------------------------------------------------------------------------------------------------------ */
@@ -339,7 +340,10 @@ belay_code belay_train(belay_module *model, belay_optimizer *optimizer, belay_da
     belay_train_result unused;
     result = result != NULL ? result : &unused;
     *result = (belay_train_result){.code = BELAY_CONF_ORDER, .status = belay_code_status(BELAY_CONF_ORDER)};
-    if (t.context == NULL || belay_dataset_is_nil(data))
+    bool is_whole = t.context != NULL && optimizer != NULL && optimizer->context == t.context &&
+                    !belay_dataset_is_nil(data) &&
+                    (options == NULL || options->valid == NULL || !belay_dataset_is_nil(options->valid));
+    if (!is_whole) /* what is nil was told when it was made */
         return result->code;
     BL_ENTER(t.context);
     t.began = bl_clock_now();

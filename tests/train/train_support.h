@@ -202,11 +202,13 @@ static inline bool have_same_weights(const trial *a, const trial *b)
 
 /* ---- folders ------------------------------------------------------------------------------------------------------ */
 
-/* A fresh name in TMPDIR; nothing is there yet. */
+/* A fresh name in TMPDIR, else where a sync costs nothing; nothing is there yet. */
 static inline const char *make_folder(char path[512])
 {
     const char *tmp = getenv("TMPDIR");
-    snprintf(path, 480, "%s/belay-train-XXXXXX", tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp");
+    if (tmp == NULL || tmp[0] == '\0')
+        tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(path, 480, "%s/belay-train-XXXXXX", tmp);
     if (mkdtemp(path) == NULL)
         abort();
     strcat(path, "/run");
