@@ -248,9 +248,16 @@ BL_FN int64_t bl_label(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
 
 /* ---- the row words: 32 lanes whose order of summation is part of the contract ---------------------------------------- */
 
+/* BL_EACH_APART: no j reads or writes what another one writes, a bad element's note included; it always vectorises. */
+#if defined __CUDACC__ || defined __clang__ /* clang finds out at run time */
+#define BL_INDEPENDENT
+#else
+#define BL_INDEPENDENT _Pragma("GCC ivdep")
+#endif
 #ifdef __CUDACC__
-#define BL_EACH(j, n) for (int64_t j = threadIdx.x % BL_LANES; j < (n); j += BL_LANES)
-#define BL_ROW_LEADER (threadIdx.x % BL_LANES == 0)
+#define BL_EACH(j, n)       for (int64_t j = threadIdx.x % BL_LANES; j < (n); j += BL_LANES)
+#define BL_EACH_APART(j, n) BL_EACH(j, n)
+#define BL_ROW_LEADER       (threadIdx.x % BL_LANES == 0)
 /* True in the lane to which BL_EACH gives j. */
 #define BL_ROW_OWNS(j) (threadIdx.x % BL_LANES == (j) % BL_LANES)
 #define BL_ROW_SUM(result, j, n, expression)                                                                           \
@@ -278,9 +285,10 @@ BL_FN int64_t bl_label(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
         (result) = __shfl_sync(0xFFFFFFFFu, lane_, 0, BL_LANES);                                                       \
     } while (0)
 #else
-#define BL_EACH(j, n)  for (int64_t j = 0; j < (n); j++)
-#define BL_ROW_LEADER  1
-#define BL_ROW_OWNS(j) 1
+#define BL_EACH(j, n)       for (int64_t j = 0; j < (n); j++)
+#define BL_EACH_APART(j, n) BL_INDEPENDENT BL_EACH(j, n)
+#define BL_ROW_LEADER       1
+#define BL_ROW_OWNS(j)      1
 #define BL_ROW_FOLD_(type, result, start, j, n, fold, tree)                                                            \
     do {                                                                                                               \
         type lane_[BL_LANES];                                                                                          \

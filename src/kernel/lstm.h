@@ -18,7 +18,7 @@ BL_FN void BL_(lstm_cell)(const bl_launch *l, int64_t row, bl_bad *bad)
     const BL_T *BL_RESTRICT before = BL_PTR(BL_T, 2) + row * n;
     BL_T *BL_RESTRICT c = BL_PTR(BL_T, 3) + row * n;
     BL_T *BL_RESTRICT h = BL_PTR(BL_T, 4) + row * n;
-    BL_EACH(j, n)
+    BL_EACH_APART(j, n)
     {
         BL_REAL in = BL_(bl_sigmoid)(BL_LOAD(i, j) + BL_LOAD(bias, j));
         BL_REAL candidate = BL_(bl_tanh)(BL_LOAD(g, j) + BL_LOAD(bias, 2 * n + j));
@@ -28,7 +28,7 @@ BL_FN void BL_(lstm_cell)(const bl_launch *l, int64_t row, bl_bad *bad)
         BL_STORE(g, j, candidate);
         BL_STORE(c, j, forget * BL_LOAD(before, j) + in * candidate);
     }
-    BL_EACH(j, n)
+    BL_EACH_APART(j, n)
     {
         BL_REAL out = BL_(bl_sigmoid)(BL_LOAD(o, j) + BL_LOAD(bias, 3 * n + j));
         BL_STORE(o, j, out);
@@ -50,7 +50,7 @@ BL_FN void BL_(lstm_cell_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
     const BL_T *BL_RESTRICT before = BL_PTR(BL_T, 2) + row * n;
     const BL_T *BL_RESTRICT g_h = BL_PTR(BL_T, 3) + row * n;
     BL_T *BL_RESTRICT g_c = BL_PTR(BL_T, 4) + row * n;
-    BL_EACH(j, n)
+    BL_EACH_APART(j, n)
     {
         BL_REAL in = BL_LOAD(i, j), forget = BL_LOAD(f, j), candidate = BL_LOAD(g, j), out = BL_LOAD(o, j);
         BL_REAL arrived = BL_LOAD(g_h, j), squashed = BL_(bl_tanh)(BL_LOAD(c, j));
@@ -75,10 +75,15 @@ BL_FN void BL_(lstm_dropout)(const bl_launch *l, int64_t row, bl_bad *bad)
     bl_rng_key key = l->params.rng;
     float p = (float)l->params.f[0];
     BL_REAL scale = (BL_REAL)l->params.f[1];
-    BL_EACH(j, n)
+    int64_t lead = first & 3, n_blocks = (lead + n + 3) / 4;
+    BL_EACH(k, n_blocks)
     {
-        float u = bl_rng_uniform(bl_rng_word(&key, (uint64_t)(first + j)));
-        BL_STORE(y, j, u < p ? 0 : BL_LOAD(x, j) * scale);
+        bl_rng_block block = bl_rng_at(&key, (uint64_t)(first >> 2) + (uint64_t)k);
+        for (int w = 0; w < 4; w++) {
+            int64_t j = 4 * k + w - lead;
+            if (j >= 0 && j < n)
+                BL_STORE(y, j, bl_rng_uniform(block.word[w]) < p ? 0 : BL_LOAD(x, j) * scale);
+        }
     }
 }
 #endif

@@ -18,12 +18,6 @@
 
 #define BL_IN(k, i, s)  BL_(bl_load)((const BL_T *)d##k + (i) * (s))
 #define BL_BIT(k, i, s) (((const uint8_t *)d##k)[(i) * (s)] != 0)
-/* The next loop's iterations do not depend on each other; clang finds out at run time. */
-#if defined __clang__
-#define BL_INDEPENDENT
-#else
-#define BL_INDEPENDENT _Pragma("GCC ivdep")
-#endif
 /* Elements are independent: an output may be exactly one of the inputs.  All that the loop reads of `r` is taken out
  * before, since a store might change it as far as the compiler knows. */
 #define BL_RUN_LOOP(expression)                                                                                        \
