@@ -23,9 +23,8 @@ BL_FN double BL_(bl_pow)(double x, double y) { return pow(x, y); }
  */
 BL_FN float BL_(bl_exp)(float x)
 {
-    float bounded = x > 104.0f ? 104.0f : x;
+    float bounded = x > 104.0f ? 104.0f : x; /* a NaN stays one: it goes through r, whatever n is */
     bounded = bounded < -104.0f ? -104.0f : bounded;
-    bounded = x != x ? 0.0f : bounded;
     float shifted = bounded * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: the low bits hold n */
     int32_t n = (int32_t)(bl_bits_of_float(shifted) & 0x7FFFFFu) - 0x400000;
     float whole = shifted - 12582912.0f;
@@ -41,8 +40,7 @@ BL_FN float BL_(bl_exp)(float x)
     int32_t half = n / 2;
     float first = bl_float_of_bits((uint32_t)(half + 127) << 23);
     float second = bl_float_of_bits((uint32_t)(n - half + 127) << 23);
-    float result = y * first * second;
-    return x != x ? x : result;
+    return y * first * second;
 }
 
 BL_FN float BL_(bl_log)(float x) { return logf(x); }
