@@ -70,7 +70,8 @@ void bl_cli_help_version(FILE *out);
 
 /* ---- say.c ------------------------------------------------------------------------------------------------------ */
 
-/* Tells an error on stderr, with --json in the document too; gives its exit status. */
+/* Tells an error on stderr, with --json in the document too; and as the last thing: ends, gives its exit status. */
+void bl_cli_tell(bl_cli *cli, const bl_error *error);
 int bl_cli_fail(bl_cli *cli, const bl_error *error);
 /* A belay_log_function whose state is the bl_cli: the paragraph goes to stderr, with --json into the document too. */
 void bl_cli_log(void *state, belay_code code, const char *text);

@@ -48,17 +48,24 @@ static void print_one(const char *text, const char *label, const belay_predictio
     putchar('\n');
 }
 
+static void show(bl_cli *cli, const char *text, const char *label, const belay_prediction *p)
+{
+    if (cli->json)
+        document(cli, json_object_get(cli->document, "predictions"), text, label, p);
+    else
+        print_one(text, label, p);
+}
+
 static belay_code predict(bl_cli *cli, belay_run *run, const char *const *texts, int64_t n)
 {
     belay_prediction predictions[MOST_TEXTS];
+    if (n == 0)
+        return BELAY_OK;
     TRY(belay_run_predict(run, texts, n, predictions));
     for (int64_t i = 0; i < n; i++) {
         const belay_prediction *p = &predictions[i];
         const char *label = p->code == BELAY_OK ? belay_run_label(run, p->class_id) : NULL;
-        if (cli->json)
-            document(cli, json_object_get(cli->document, "predictions"), texts[i], label, p);
-        else
-            print_one(texts[i], label, p);
+        show(cli, texts[i], label, p);
     }
     fflush(stdout);
     return BELAY_OK;
@@ -92,11 +99,24 @@ static belay_code read_more(lines *in, bl_error *error)
                             : BELAY_OK;
 }
 
-static belay_code check_line(const lines *in, const char *line, size_t length, bl_error *error)
+/* Where the line stops being text: its length when it is one. */
+static size_t first_bad(const char *line, size_t length)
 {
-    if (memchr(line, '\0', length) == NULL)
-        return BELAY_OK;
-    return bl_error_set(error, BELAY_DATA_TEXT, "<stdin>:%lld: a line holds a NUL byte", (long long)in->n_lines);
+    size_t at = 0;
+    for (int step; at < length && line[at] != '\0'; at += (size_t)step)
+        if ((step = bl_utf8_length(line + at, (int64_t)(length - at))) == 0)
+            break;
+    return at;
+}
+
+/* Tells a line that is no text, with its number, and prints it without a label. */
+static void refuse_line(bl_cli *cli, const lines *in, const char *line, size_t bad)
+{
+    bl_error error = {0};
+    bl_error_set(&error, BELAY_DATA_TEXT, "<stdin>:%lld: byte %zu of the line is 0x%02X, %s", (long long)in->n_lines,
+                 bad + 1, (unsigned char)line[bad], line[bad] == '\0' ? "a NUL" : "which is not UTF-8");
+    bl_cli_tell(cli, &error);
+    show(cli, line, NULL, &(belay_prediction){.class_id = -1, .code = BELAY_DATA_TEXT});
 }
 
 /* Cuts the next whole line off at `at`, NUL-ended in place; false when there is none.  At the end of the input what is
@@ -118,28 +138,36 @@ static bool next_line(lines *in, char **at, char **line, size_t *length)
     return true;
 }
 
-/* Predicts every whole line that is there and keeps the rest. */
-static belay_code predict_lines(bl_cli *cli, belay_run *run, lines *in, bl_error *error)
+/* Drops the bytes before `at`. */
+static void keep_rest(lines *in, const char *at)
+{
+    if (in->bytes.bytes == NULL)
+        return;
+    int64_t rest = in->bytes.bytes + in->bytes.n_bytes - at;
+    memmove(in->bytes.bytes, at, (size_t)rest);
+    in->bytes.n_bytes = rest;
+}
+
+/* Predicts every whole line that is there, in order, and keeps the rest. */
+static belay_code predict_lines(bl_cli *cli, belay_run *run, lines *in)
 {
     const char *texts[MOST_TEXTS];
     char *at = in->bytes.bytes, *line;
     int64_t n = 0;
     size_t length;
     while (next_line(in, &at, &line, &length)) {
-        TRY(check_line(in, line, length, error));
-        texts[n++] = line;
-        if (n == MOST_TEXTS) {
+        size_t bad = first_bad(line, length);
+        if (n == MOST_TEXTS || bad < length) {
             TRY(predict(cli, run, texts, n));
             n = 0;
         }
+        if (bad < length)
+            refuse_line(cli, in, line, bad);
+        else
+            texts[n++] = line;
     }
-    if (n > 0)
-        TRY(predict(cli, run, texts, n));
-    if (in->bytes.bytes != NULL) {
-        int64_t rest = in->bytes.bytes + in->bytes.n_bytes - at;
-        memmove(in->bytes.bytes, at, (size_t)rest);
-        in->bytes.n_bytes = rest;
-    }
+    TRY(predict(cli, run, texts, n));
+    keep_rest(in, at);
     return BELAY_OK;
 }
 
@@ -150,7 +178,7 @@ static belay_code predict_input(bl_cli *cli, belay_run *run, bl_error *error)
     while (code == BELAY_OK && !in.ended) {
         code = read_more(&in, error);
         if (code == BELAY_OK)
-            code = predict_lines(cli, run, &in, error);
+            code = predict_lines(cli, run, &in);
     }
     bl_text_fini(&in.bytes);
     return code;

@@ -19,12 +19,14 @@ bool bl_cli_has_colour(FILE *stream)
     return isatty(fileno(stream)) == 1;
 }
 
+static bool starts_with(const char *line, const char *words) { return strncmp(line, words, strlen(words)) == 0; }
+
 /* One line with control characters escaped; "belay:" coloured where that is wanted. */
 static void print_line(const char *line, size_t length, bool is_warning)
 {
     static const char head[] = "belay:";
     bl_text escaped = {0};
-    bool coloured = bl_cli_has_colour(stderr) && length > strlen(head) && strncmp(line, head, strlen(head)) == 0;
+    bool coloured = bl_cli_has_colour(stderr) && starts_with(line, head);
     bl_text_add_escaped(&escaped, line, (int64_t)length, INT64_MAX);
     if (coloured)
         fprintf(stderr, "\x1b[1;%dm%s\x1b[0m%s\n", is_warning ? 33 : 31, head, bl_text_get(&escaped) + strlen(head));
@@ -33,12 +35,22 @@ static void print_line(const char *line, size_t length, bool is_warning)
     bl_text_fini(&escaped);
 }
 
+/* What says nothing to a user of the command: which of our own lines called for a file, and that it was before the first
+ * step. */
+static bool is_noise(const char *line)
+{
+    return starts_with(line, "    called at: ") ||
+           starts_with(line, "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0,");
+}
+
 static void print_paragraph(bl_cli *cli, belay_code code, const char *text)
 {
+    bool has_op = strstr(text, "\n    op: ") != NULL || strstr(text, "\n    sample: ") != NULL;
     bl_cli_bar_clear(cli);
     while (*text != '\0') {
         size_t length = strcspn(text, "\n");
-        print_line(text, length, belay_code_severity(code) == BELAY_SEVERITY_WARNING);
+        if (has_op || !is_noise(text))
+            print_line(text, length, belay_code_severity(code) == BELAY_SEVERITY_WARNING);
         text += length + (text[length] == '\n');
     }
 }
@@ -83,17 +95,23 @@ static void describe(const bl_error *error, bl_text *out)
     bl_text_format(out, "    try: %s\n", bl_error_advice(error));
 }
 
-int bl_cli_fail(bl_cli *cli, const bl_error *error)
+void bl_cli_tell(bl_cli *cli, const bl_error *error)
 {
     bl_text words = {0};
     describe(error, &words);
     if (words.failed) { /* no memory to build it in: as much as needs none */
         bl_cli_bar_clear(cli);
         fprintf(stderr, "belay: %s (%s)\n", error->what, belay_code_name(error->code));
+        keep(cli, error->code, error->what);
     } else {
         bl_cli_log(cli, error->code, bl_text_get(&words));
     }
     bl_text_fini(&words);
+}
+
+int bl_cli_fail(bl_cli *cli, const bl_error *error)
+{
+    bl_cli_tell(cli, error);
     return bl_cli_end(cli, belay_code_status(error->code));
 }
 

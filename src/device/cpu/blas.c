@@ -4,7 +4,8 @@
 #include <cblas.h>
 #include <omp.h>
 #include <stdint.h>
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -17,6 +18,7 @@
 enum { CALLER_MIB = 128 };
 /* The C library maps this much for each thread that allocates, and we leave this much for the rest of the program. */
 enum { ARENA_MIB = 64, SPARE_MIB = 32 };
+enum { MOST_BUFFERS = 512 };
 
 /* OpenBLAS's own, older than its version 0.2 and in every build with the soname of 0; weak, so that one without them
  * still links. */
@@ -32,11 +34,27 @@ static int64_t stack_mib(void)
     return is_bounded ? (int64_t)(limit.rlim_cur >> 20) + 1 : 8;
 }
 
-/* OpenBLAS's own threads, started when it was loaded, may still be about to take theirs. */
-static belay_code probe(int threads, int callers, bl_error *error)
+/* Threads that OpenBLAS started when it was loaded: each takes a buffer of its own, sooner or later. */
+static int n_workers(void)
 {
-    int64_t takers = callers + openblas_get_num_threads() - 1;
-    int64_t mib = takers * CALLER_MIB + (threads - 1) * (stack_mib() + ARENA_MIB) + SPARE_MIB;
+    static int workers;
+    int now = openblas_get_num_threads() - 1;
+    if (now > __atomic_load_n(&workers, __ATOMIC_RELAXED))
+        __atomic_store_n(&workers, now, __ATOMIC_RELAXED);
+    return __atomic_load_n(&workers, __ATOMIC_RELAXED);
+}
+
+/* Places for buffers: two for each thread that it was built for, at least 50. */
+static int n_places(void)
+{
+    const char *words = strstr(openblas_get_config(), "MAX_THREADS=");
+    int threads = words != NULL ? atoi(words + strlen("MAX_THREADS=")) : 0;
+    return threads > 25 && threads < 10000 ? 2 * threads : 50;
+}
+
+static belay_code probe(int threads, int buffers, bl_error *error)
+{
+    int64_t mib = buffers * (int64_t)CALLER_MIB + (threads - 1) * (stack_mib() + ARENA_MIB) + SPARE_MIB;
     size_t n_bytes = (size_t)mib << 20;
     void *room = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) {
@@ -49,18 +67,19 @@ static belay_code probe(int threads, int callers, bl_error *error)
     return BELAY_OK;
 }
 
-/* Starts the threads, which takes stacks, and takes every caller's buffer at once: later ones are given these. */
-static void take_memory(int threads, int callers)
+/* Starts the threads, which takes stacks, and takes all buffers at once: later callers, and workers that come late, are
+ * given these. */
+static void take_memory(int threads, int buffers)
 {
-    void *buffer[BL_CPU_MOST_CALLERS];
+    void *buffer[MOST_BUFFERS];
     int n_running = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : n_running)
     n_running += 1;
     if (blas_memory_alloc == NULL || blas_memory_free == NULL || n_running == 0)
         return;
-    for (int i = 0; i < callers; i++)
+    for (int i = 0; i < buffers; i++)
         buffer[i] = blas_memory_alloc(0);
-    for (int i = 0; i < callers; i++)
+    for (int i = 0; i < buffers; i++)
         blas_memory_free(buffer[i]);
 }
 
@@ -69,9 +88,10 @@ belay_code bl_cpu_blas_open(int threads, bl_error *error)
     int callers = threads < BL_CPU_MOST_CALLERS ? threads : BL_CPU_MOST_CALLERS;
     if (callers <= __atomic_load_n(&callers_ready, __ATOMIC_ACQUIRE))
         return BELAY_OK;
-    TRY(probe(threads, callers, error));
+    int64_t buffers = bl_min_i64(callers + n_workers(), bl_min_i64(n_places() - n_workers(), MOST_BUFFERS));
+    TRY(probe(threads, (int)buffers, error));
     openblas_set_num_threads(1);
-    take_memory(threads, callers);
+    take_memory(threads, (int)buffers);
     __atomic_store_n(&callers_ready, callers, __ATOMIC_RELEASE);
     return BELAY_OK;
 }
