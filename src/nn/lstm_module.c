@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The LSTM's public call, which proves shapes before anything runs, and its module. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +10,19 @@
 #include "nn/module.h"
 
 /* ---- the call */
+
+static void refuse(belay_context *context, belay_code code, const char *format, ...) BL_PRINTF(3, 4);
+static void refuse(belay_context *context, belay_code code, const char *format, ...)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, code);
+    snprintf(f.op, sizeof f.op, "lstm");
+    va_list args;
+    va_start(args, format);
+    vsnprintf(f.what, sizeof f.what, format, args);
+    va_end(args);
+    bl_context_fault(context, &f);
+}
 
 /* False after shape.contract: `what` must have that shape. */
 static bool has_shape(belay_context *context, const char *what, belay_tensor tensor, belay_shape wanted)
@@ -19,8 +33,8 @@ static bool has_shape(belay_context *context, const char *what, belay_tensor ten
     bl_text words[2] = {{0}, {0}};
     bl_report_shape(&has, &words[0]);
     bl_report_shape(&wanted, &words[1]);
-    bl_context_raise(context, BELAY_SHAPE_CONTRACT, "lstm: %s has shape %s where %s is needed", what,
-                     bl_text_get(&words[0]), bl_text_get(&words[1]));
+    refuse(context, BELAY_SHAPE_CONTRACT, "%s has shape %s where %s is needed", what, bl_text_get(&words[0]),
+           bl_text_get(&words[1]));
     bl_text_fini(&words[0]);
     bl_text_fini(&words[1]);
     return false;
@@ -31,8 +45,8 @@ static bool has_dtype(belay_context *context, const char *what, belay_tensor ten
 {
     if (belay_tensor_dtype(tensor) == wanted)
         return true;
-    bl_context_raise(context, BELAY_TYPE_DTYPE, "lstm: %s is %s where %s is needed", what,
-                     belay_dtype_name(belay_tensor_dtype(tensor)), belay_dtype_name(wanted));
+    refuse(context, BELAY_TYPE_DTYPE, "%s is %s where %s is needed", what, belay_dtype_name(belay_tensor_dtype(tensor)),
+           belay_dtype_name(wanted));
     return false;
 }
 
@@ -68,8 +82,7 @@ static bool state_fits(belay_context *context, const bl_lstm *s, const char *wha
 static bool read_sizes(belay_context *context, belay_tensor x, belay_tensor hh, int layers, bl_lstm *s)
 {
     if (layers < 1 || layers > BL_LSTM_MAX_LAYERS) {
-        bl_context_raise(context, BELAY_CONF_VALUE, "layers of lstm is %d, outside [1, %d]", layers,
-                         BL_LSTM_MAX_LAYERS);
+        refuse(context, BELAY_CONF_VALUE, "layers of lstm is %d, outside [1, %d]", layers, BL_LSTM_MAX_LAYERS);
         return false;
     }
     if (bl_slot_use(context, x) == NULL || bl_slot_use(context, hh) == NULL)
@@ -77,11 +90,11 @@ static bool read_sizes(belay_context *context, belay_tensor x, belay_tensor hh, 
     belay_shape shape = belay_tensor_shape(x), square = belay_tensor_shape(hh);
     int64_t hidden = square.rank == 2 ? square.size[1] : 0;
     if (shape.rank != 3) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "lstm takes x [batch, time, in], not %d axes", shape.rank);
+        refuse(context, BELAY_SHAPE_RANK, "lstm takes x [batch, time, in], not %d axes", shape.rank);
         return false;
     }
     if (hidden < 1 || hidden > INT64_MAX / 4) {
-        bl_context_raise(context, BELAY_SHAPE_CONTRACT, "lstm: weight_hh of layer 0 has no [4 hidden, hidden]");
+        refuse(context, BELAY_SHAPE_CONTRACT, "weight_hh of layer 0 is no [4 hidden, hidden]");
         return false;
     }
     *s = (bl_lstm){.layers = layers,
