@@ -68,7 +68,7 @@ static belay_prediction prediction_of(const float *logits, int64_t n_classes)
 /* Words for a fault about a row: its number in the caller's ids. */
 static bool describe_row(void *state, int64_t row, char *out, size_t size)
 {
-    snprintf(out, size, "row %" PRId64, *(const int64_t *)state + row);
+    snprintf(out, size, "row %" PRId64 " of the ids", *(const int64_t *)state + row);
     return true;
 }
 
