@@ -22,9 +22,9 @@ belay_tensor bl_view_transpose(belay_context *context, belay_tensor x, int a, in
 {
     a = bl_view_axis(context, x, a);
     b = a >= 0 ? bl_view_axis(context, x, b) : -1;
-    if (b < 0)
+    const bl_slot *slot = b >= 0 ? bl_slot_get(context, x) : NULL;
+    if (slot == NULL)
         return (belay_tensor){0};
-    const bl_slot *slot = bl_slot_get(context, x);
     belay_shape shape = bl_slot_shape(slot);
     int64_t stride[BELAY_MAX_RANK];
     memcpy(stride, slot->stride, sizeof stride);
@@ -38,9 +38,9 @@ belay_tensor bl_view_transpose(belay_context *context, belay_tensor x, int a, in
 belay_tensor bl_view_slice(belay_context *context, belay_tensor x, int axis, int64_t start, int64_t stop, int64_t step)
 {
     axis = bl_view_axis(context, x, axis);
-    if (axis < 0)
+    const bl_slot *slot = axis >= 0 ? bl_slot_get(context, x) : NULL;
+    if (slot == NULL)
         return (belay_tensor){0};
-    const bl_slot *slot = bl_slot_get(context, x);
     int64_t n = slot->size[axis];
     if (start < 0 || stop < start || stop > n || step < 1) {
         bl_context_raise(context, BELAY_SHAPE_AXIS,
@@ -51,7 +51,7 @@ belay_tensor bl_view_slice(belay_context *context, belay_tensor x, int axis, int
     belay_shape shape = bl_slot_shape(slot);
     int64_t stride[BELAY_MAX_RANK], offset = slot->offset;
     memcpy(stride, slot->stride, sizeof stride);
-    shape.size[axis] = (stop - start + step - 1) / step;
+    shape.size[axis] = stop > start ? (stop - start - 1) / step + 1 : 0;
     if (shape.size[axis] > 0)
         offset += start * slot->stride[axis];
     if (!bl_checked_mul(stride[axis], step, &stride[axis]))
@@ -65,8 +65,7 @@ belay_tensor bl_view_expand(belay_context *context, belay_tensor x, const belay_
     if (slot == NULL)
         return (belay_tensor){0};
     if (shape->rank > BELAY_MAX_RANK) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "a view of %d axes: the most are %d", shape->rank,
-                         BELAY_MAX_RANK);
+        bl_context_raise(context, BELAY_SHAPE_RANK, "a view of %d axes: the most are %d", shape->rank, BELAY_MAX_RANK);
         return (belay_tensor){0};
     }
     int64_t stride[BELAY_MAX_RANK] = {0};

@@ -7,7 +7,11 @@ BL_FN bool BL_(is_nan)(BL_REAL x) { return x != x; }
 BL_FN BL_REAL BL_(lowest)(void) { return -(BL_REAL)INFINITY; }
 
 /* The larger of two; NaN when either is. */
-BL_FN BL_REAL BL_(larger)(BL_REAL a, BL_REAL b) { return a > b || a != a ? a : b; }
+BL_FN BL_REAL BL_(larger)(BL_REAL a, BL_REAL b)
+{
+    BL_REAL c = a > b ? a : b; /* b when b is a NaN */
+    return a != a ? a : c;
+}
 
 #if BL_REAL_IS_F64
 BL_FN double BL_(bl_exp)(double x) { return exp(x); }

@@ -363,6 +363,7 @@ static void sizes_beyond_2_to_the_31_are_exact(void **state)
     belay_tensor end = belay_slice(wide, 1, large - 2, BELAY_END, 1);
     assert_shape(end, belay_shape2(3, 2));
     assert_shape(belay_slice(wide, 1, 1, BELAY_END, large - 2), belay_shape2(3, 2));
+    assert_shape(belay_slice(wide, 0, 0, 3, INT64_MAX), belay_shape2(1, large));
     const double ones[] = {1, 1, 1, 1, 1, 1};
     assert_numbers("slice", end, ones, 0, 0);
     assert_shape(belay_select(belay_transpose(wide, 0, 1), 0, -1), belay_shape1(3));

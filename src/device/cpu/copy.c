@@ -6,85 +6,144 @@
 #include "base/checked.h"
 #include "device/cpu/kernel.h"
 
-/* Value of one element in the widest type of its kind. */
-typedef struct wide {
-    double real;
-    int64_t whole;
-    bool is_float;
-} wide;
+/* Casts pass through a block of the widest type of the source's kind, so that each of the two loops vectorises. */
+enum { BLOCK = 256 };
+typedef union block {
+    double real[BLOCK];
+    int64_t whole[BLOCK];
+} block;
 
-static wide load_wide(int dtype, const void *from)
+#define LOAD_LOOP(type, member, expression)                                                                            \
+    do {                                                                                                               \
+        const type *x = from;                                                                                          \
+        if (stride == 1)                                                                                               \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                out->member[i] = (expression(x[i]));                                                                   \
+        else                                                                                                           \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                out->member[i] = (expression(x[i * stride]));                                                          \
+    } while (0)
+
+static double real_of_bf16(bl_bf16 x) { return (double)bl_from_bf16(x); }
+static double real_of_f16(bl_f16 x) { return (double)bl_from_f16(x); }
+static int64_t whole_of_bool(uint8_t x) { return x != 0; }
+
+/* Floats as double, integers as int64. */
+static void load_block(int dtype, const void *from, int64_t stride, int64_t n, block *out)
 {
     switch (dtype) {
     case BELAY_F32:
-        return (wide){.real = (double)*(const float *)from, .is_float = true};
+        LOAD_LOOP(float, real, (double));
+        break;
     case BELAY_F64:
-        return (wide){.real = *(const double *)from, .is_float = true};
+        LOAD_LOOP(double, real, );
+        break;
     case BELAY_BF16:
-        return (wide){.real = (double)bl_from_bf16(*(const bl_bf16 *)from), .is_float = true};
+        LOAD_LOOP(bl_bf16, real, real_of_bf16);
+        break;
     case BELAY_F16:
-        return (wide){.real = (double)bl_from_f16(*(const bl_f16 *)from), .is_float = true};
+        LOAD_LOOP(bl_f16, real, real_of_f16);
+        break;
     case BELAY_I64:
-        return (wide){.whole = *(const int64_t *)from};
+        LOAD_LOOP(int64_t, whole, );
+        break;
     case BELAY_I32:
-        return (wide){.whole = *(const int32_t *)from};
+        LOAD_LOOP(int32_t, whole, );
+        break;
     case BELAY_U16:
-        return (wide){.whole = *(const uint16_t *)from};
+        LOAD_LOOP(uint16_t, whole, );
+        break;
     case BELAY_U8:
-        return (wide){.whole = *(const uint8_t *)from};
+        LOAD_LOOP(uint8_t, whole, );
+        break;
     default:
-        return (wide){.whole = *(const uint8_t *)from != 0};
+        LOAD_LOOP(uint8_t, whole, whole_of_bool);
     }
 }
 
-/* Cut towards zero, out of range to the nearest end, NaN to 0. */
-static int64_t whole_of(wide v)
+/* Cut towards zero, out of [low, high] to the nearest end, NaN to 0. */
+static int64_t cut(double v, int64_t low, int64_t high)
 {
-    if (!v.is_float)
-        return v.whole;
-    if (v.real != v.real)
+    if (v != v)
         return 0;
-    if (v.real >= 9223372036854775808.0)
-        return INT64_MAX;
-    if (v.real < -9223372036854775808.0)
-        return INT64_MIN;
-    return (int64_t)v.real;
+    if (v >= 9223372036854775808.0)
+        return high;
+    if (v < -9223372036854775808.0)
+        return low;
+    int64_t whole = (int64_t)v;
+    return whole < low ? low : whole > high ? high : whole;
 }
 
-static int64_t limit_to(int64_t v, int64_t low, int64_t high, bool is_float)
-{
-    return !is_float ? v : v < low ? low : v > high ? high : v;
-}
+#define STORE_LOOP(type, expression)                                                                                   \
+    do {                                                                                                               \
+        type *y = to;                                                                                                  \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            y[i * apart] = (expression);                                                                               \
+    } while (0)
 
-static void store_wide(int dtype, void *to, wide v)
+/* double to f32 to the 16-bit type: what is rounded twice is what f32 arithmetic gives. */
+static void store_reals(int dtype, void *to, int64_t apart, int64_t n, const double *v)
 {
     switch (dtype) {
     case BELAY_F32:
-        *(float *)to = v.is_float ? (float)v.real : (float)v.whole;
+        STORE_LOOP(float, (float)v[i]);
         break;
     case BELAY_F64:
-        *(double *)to = v.is_float ? v.real : (double)v.whole;
+        STORE_LOOP(double, v[i]);
         break;
     case BELAY_BF16:
-        *(bl_bf16 *)to = bl_to_bf16(v.is_float ? (float)v.real : (float)v.whole);
+        STORE_LOOP(bl_bf16, bl_to_bf16((float)v[i]));
         break;
     case BELAY_F16:
-        *(bl_f16 *)to = bl_to_f16(v.is_float ? (float)v.real : (float)v.whole);
+        STORE_LOOP(bl_f16, bl_to_f16((float)v[i]));
         break;
     case BELAY_I64:
-        *(int64_t *)to = whole_of(v);
+        STORE_LOOP(int64_t, cut(v[i], INT64_MIN, INT64_MAX));
         break;
     case BELAY_I32:
-        bl_store_i32((int32_t *)to, limit_to(whole_of(v), INT32_MIN, INT32_MAX, v.is_float));
+        STORE_LOOP(int32_t, (int32_t)cut(v[i], INT32_MIN, INT32_MAX));
         break;
     case BELAY_U16:
-        bl_store_u16((uint16_t *)to, limit_to(whole_of(v), 0, UINT16_MAX, v.is_float));
+        STORE_LOOP(uint16_t, (uint16_t)cut(v[i], 0, UINT16_MAX));
         break;
     case BELAY_U8:
-        bl_store_u8((uint8_t *)to, limit_to(whole_of(v), 0, UINT8_MAX, v.is_float));
+        STORE_LOOP(uint8_t, (uint8_t)cut(v[i], 0, UINT8_MAX));
         break;
     default:
-        *(uint8_t *)to = v.is_float ? v.real != 0 : v.whole != 0;
+        STORE_LOOP(uint8_t, v[i] != 0);
+    }
+}
+
+/* Integers to narrower ones wrap. */
+static void store_wholes(int dtype, void *to, int64_t apart, int64_t n, const int64_t *v)
+{
+    switch (dtype) {
+    case BELAY_F32:
+        STORE_LOOP(float, (float)v[i]);
+        break;
+    case BELAY_F64:
+        STORE_LOOP(double, (double)v[i]);
+        break;
+    case BELAY_BF16:
+        STORE_LOOP(bl_bf16, bl_to_bf16((float)v[i]));
+        break;
+    case BELAY_F16:
+        STORE_LOOP(bl_f16, bl_to_f16((float)v[i]));
+        break;
+    case BELAY_I64:
+        STORE_LOOP(int64_t, v[i]);
+        break;
+    case BELAY_I32:
+        STORE_LOOP(int32_t, (int32_t)(uint32_t)(uint64_t)v[i]);
+        break;
+    case BELAY_U16:
+        STORE_LOOP(uint16_t, (uint16_t)(uint64_t)v[i]);
+        break;
+    case BELAY_U8:
+        STORE_LOOP(uint8_t, (uint8_t)(uint64_t)v[i]);
+        break;
+    default:
+        STORE_LOOP(uint8_t, v[i] != 0);
     }
 }
 
@@ -113,15 +172,16 @@ static void copy_run(void *to, int64_t apart, const void *from, int64_t n, int64
 
 static void cast_run(int to_dtype, void *to, int64_t apart, int from_dtype, const void *from, int64_t n, int64_t stride)
 {
-    int64_t to_size = belay_dtype_size(to_dtype), from_size = belay_dtype_size(from_dtype);
-    if (to_dtype == BELAY_F32 && from_dtype == BELAY_F64 && stride == 1 && apart == 1) {
-        for (int64_t i = 0; i < n; i++)
-            ((float *)to)[i] = (float)((const double *)from)[i];
-        return;
+    int64_t to_step = belay_dtype_size(to_dtype) * apart, from_step = belay_dtype_size(from_dtype) * stride;
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        block values;
+        int64_t m = bl_min_i64(BLOCK, n - at);
+        load_block(from_dtype, (const char *)from + at * from_step, stride, m, &values);
+        if (belay_dtype_is_float((belay_dtype)from_dtype))
+            store_reals(to_dtype, (char *)to + at * to_step, apart, m, values.real);
+        else
+            store_wholes(to_dtype, (char *)to + at * to_step, apart, m, values.whole);
     }
-    for (int64_t i = 0; i < n; i++)
-        store_wide(to_dtype, (char *)to + i * apart * to_size,
-                   load_wide(from_dtype, (const char *)from + i * stride * from_size));
 }
 
 static void copy_range(const bl_launch *l, int64_t begin, int64_t end)
@@ -157,24 +217,37 @@ void bl_cpu_run_copy(bl_cpu *cpu, const bl_launch *l)
     }
 }
 
-/* g_x[o, k, i] = g_y[o, i] / divisor: the gradient of a sum. */
+/* g_x[o, k, i] = g_y[o, i] / divisor: the gradient of a sum.  The division is the column's: f32 for all but f64. */
+static void spread_row(int dtype, char *first, const char *g, int64_t inner, double divisor)
+{
+    int64_t size = belay_dtype_size(dtype);
+    for (int64_t at = 0; at < inner; at += BLOCK) {
+        block values;
+        int64_t m = bl_min_i64(BLOCK, inner - at);
+        load_block(dtype, g + at * size, 1, m, &values);
+        for (int64_t i = 0; i < m; i++)
+            values.real[i] =
+                dtype == BELAY_F64 ? values.real[i] / divisor : (double)((float)values.real[i] / (float)divisor);
+        store_reals(dtype, first + at * size, 1, m, values.real);
+    }
+}
+
 void bl_cpu_run_spread(bl_cpu *cpu, const bl_launch *l)
 {
-    (void)cpu;
     int64_t outer = l->dim[0], inner = l->dim[1], reduced = l->dim[2];
     const bl_operand *g = &l->operand[0], *x = &l->operand[1];
     int64_t size = belay_dtype_size(g->dtype);
+    int n_threads = (int)bl_min_i64(bl_cpu_threads_for(cpu, l->work), bl_max_i64(outer, 1));
+#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_threads > 1)
     for (int64_t o = 0; o < outer; o++) {
         char *first = (char *)x->data + o * reduced * inner * size;
-        for (int64_t i = 0; reduced > 0 && i < inner; i++) {
-            wide v = load_wide(g->dtype, (const char *)g->data + (o * inner + i) * size);
-            if (g->dtype == BELAY_F64)
-                v.real /= l->params.f[0];
-            else
-                v.real = (double)((float)v.real / (float)l->params.f[0]);
-            store_wide(g->dtype, first + i * size, v);
-        }
-        for (int64_t k = 1; k < reduced; k++)
+        if (reduced > 0)
+            spread_row(g->dtype, first, (const char *)g->data + o * inner * size, inner, l->params.f[0]);
+        for (int64_t k = 1; k < reduced && inner > 1; k++)
             memcpy(first + k * inner * size, first, (size_t)(inner * size));
+        for (int64_t done = 1, n; done < reduced && inner == 1; done += n) { /* doubled until it is whole */
+            n = bl_min_i64(done, reduced - done);
+            memcpy(first + done * size, first, (size_t)(n * size));
+        }
     }
 }
