@@ -60,13 +60,13 @@ static void draw_bar(bl_cli *cli, const belay_progress *p)
     fflush(stderr);
 }
 
-/* Ten bars a second on a terminal, a line every ten seconds elsewhere. */
+/* At once and then ten bars a second on a terminal, a line every ten seconds elsewhere. */
 static void step(bl_cli *cli, const belay_progress *p)
 {
     bool is_terminal = isatty(STDERR_FILENO) == 1;
     int64_t now = bl_clock_now();
     if (cli->bar_drawn == 0)
-        cli->bar_drawn = now;
+        cli->bar_drawn = is_terminal ? now - SECOND : now;
     if (now - cli->bar_drawn < (is_terminal ? SECOND / 10 : 10 * SECOND))
         return;
     cli->bar_drawn = now;

@@ -27,7 +27,7 @@ unset NO_COLOR OMP_NUM_THREADS OPENBLAS_NUM_THREADS
 cd "$work/here"
 
 filter() {
-    sed -E -e 's/[0-9]+ samples\/s/N samples\/s/g' -e 's/[0-9]\.[0-9]{4}/N.NNNN/g' -e 's/(called at:? ).*/\1SITE/' \
+    sed -E -e 's/[0-9]+ samples\/s/N samples\/s/g' -e 's/[0-9]\.[0-9]{4}/N.NNNN/g' -e 's/(called at:? ).*/\1SITE/' -e 's/in use: [0-9]+ bytes, held: [0-9]+/in use: N bytes, held: N/' \
         -e "s|$work/here|HERE|g" "$1" | sed -e "s/^/$2| /" -e 's/ $//'
 }
 
@@ -36,7 +36,7 @@ while IFS= read -r line || [ -n "$line" ]; do
     '1|'* | '2|'* | '? '*) continue ;;
     '& '*)
         echo "$line"
-        if ! bash -c "${line#& }" >/dev/null 2>&1; then
+        if ! bash -c "${line#& }" >/dev/null 2>&1 </dev/null; then
             echo "skipped: ${line##*# }" >&3
             exit 77
         fi ;;
