@@ -11,7 +11,8 @@ struct belay_function_call {
     void *state;
     bool records;
     int n_in;
-    bool *wants; /* n_in */
+    bool *wants;         /* n_in */
+    const bl_node *node; /* in backward */
     belay_tensor *saved;
     int64_t n_saved, capacity;
 };
@@ -31,6 +32,7 @@ static void call_free(belay_context *context, void *object)
 static void rule_function(belay_context *context, bl_node *node, belay_tensor *grad_in)
 {
     belay_function_call *call = node->state;
+    call->node = node;
     call->function->backward(call, call->state, node->grad, node->n_out, grad_in, node->n_in);
     for (int k = 0; k < node->n_in; k++) {
         const bl_slot *slot = bl_slot_use(context, grad_in[k]);
@@ -168,3 +170,9 @@ belay_tensor belay_function_saved(const belay_function_call *call, int number)
 bool belay_function_records(const belay_function_call *call) { return call->records; }
 bool belay_function_wants(const belay_function_call *call, int k) { return k >= 0 && k < call->n_in && call->wants[k]; }
 belay_context *belay_function_context(const belay_function_call *call) { return call->context; }
+
+belay_tensor bl_function_collected(const belay_function_call *call, int k)
+{
+    return call->node != NULL && k >= 0 && k < call->n_in ? bl_grad_collected(call->context, call->node, k)
+                                                          : (belay_tensor){0};
+}

@@ -106,6 +106,16 @@ static bool is_op_wanted(const bl_node *node, const bl_signature *backward)
     return false;
 }
 
+/* A sum by index goes straight into what the leaf has collected: a table is large, the rows of a batch are few. */
+static void add_in_place(belay_context *context, const bl_node *node, const bl_signature *backward, bl_call *call)
+{
+    int k = input_of(node->op, backward, 0);
+    if (bl_kernel_rows[call->op].skeleton != BL_SKELETON_SORTED || backward->n_out != 1 || k < 0 || k >= node->n_in)
+        return;
+    call->into = bl_grad_collected(context, node, k);
+    call->params.i[7] = !belay_tensor_is_nil(call->into);
+}
+
 static void rule_signature(belay_context *context, bl_node *node, belay_tensor *grad_in)
 {
     const bl_row *row = &bl_kernel_rows[node->op];
@@ -126,7 +136,8 @@ static void rule_signature(belay_context *context, bl_node *node, belay_tensor *
             call.params.f[0] = 1; /* a reduction's divisor */
         for (int i = 0; i < backward->n_in; i++)
             call.in[i] = operand_named(context, node, backward->operand[i].name);
-        if (!bl_launch_run(&call))
+        add_in_place(context, node, backward, &call);
+        if (!bl_launch_run(&call) || !belay_tensor_is_nil(call.into))
             continue;
         for (int o = 0; o < call.n_out; o++) {
             int k = input_of(node->op, backward, o);

@@ -232,6 +232,14 @@ static void arrive_at_leaf(belay_context *context, belay_tensor leaf, belay_tens
     bl_journal_storage_name(context->journal, grad_slot->storage->place, grad_slot->name);
 }
 
+belay_tensor bl_grad_collected(belay_context *context, const bl_node *node, int k)
+{
+    const bl_edge *edge = &node->in[k];
+    const bl_slot *leaf = edge->is_wanted && edge->node == 0 ? bl_slot_get(context, edge->leaf) : NULL;
+    const bl_slot *grad = leaf != NULL && leaf->requires_grad ? bl_slot_get(context, leaf->grad) : NULL;
+    return grad != NULL && bl_slot_is_contiguous(grad) ? leaf->grad : (belay_tensor){0};
+}
+
 static void route(belay_context *context, const bl_edge *edge, belay_tensor grad)
 {
     if (edge->node == 0) {

@@ -40,6 +40,7 @@ struct bl_node {
     belay_dtype out_dtype[BL_MAX_OUT];
     belay_tensor grad[BL_MAX_OUT]; /* held; what has arrived */
     int64_t dims[8];               /* symbols of the row's signature */
+    belay_shape factor[2];         /* matmul: of its factors as the kernel saw them */
     void *state;                   /* of the rule */
     void (*state_free)(belay_context *context, void *state);
     bool is_walked;
@@ -54,6 +55,11 @@ bl_node *bl_grad_record(belay_context *context, bl_grad_rule rule, const belay_t
 
 /* Records a call of a row that has run, with what its gradients need.  `in` are the recorded inputs. */
 void bl_grad_record_call(const bl_call *call);
+
+/* The gradient that a leaf behind input k has collected already, for a rule that adds to it in place (and then leaves
+ * grad_in[k] nil); nil where there is none or it is not row-major.  The same for the backward of a function. */
+belay_tensor bl_grad_collected(belay_context *context, const bl_node *node, int k);
+belay_tensor bl_function_collected(const belay_function_call *call, int k);
 
 /* Rules of structural ops; what params mean stands at each in structural.c. */
 void bl_grad_reshape(belay_context *context, bl_node *node, belay_tensor *grad_in);

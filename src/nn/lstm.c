@@ -309,17 +309,18 @@ static bool walk_step(const pass *p, const layer *l, const flow *f, int64_t t, b
     return done;
 }
 
-/* Sum over all steps of gates^T h of the step before. */
-static belay_tensor recurrent_gradient(const pass *p, const layer *l)
+/* Sum over all steps of gates^T h of the step before; added to `into` where that is not nil. */
+static belay_tensor recurrent_gradient(const pass *p, const layer *l, belay_tensor into)
 {
     const bl_lstm *s = p->lstm;
-    belay_tensor sum = {0};
+    bool add = !belay_tensor_is_nil(into);
+    belay_tensor sum = into;
     if (s->steps > 1)
         sum = product(p, all_steps(p, l->gates, 1, s->steps - 1, 4 * s->hidden), true,
-                      all_steps(p, l->h, 0, s->steps - 1, s->hidden), false, sum, false);
-    else
+                      all_steps(p, l->h, 0, s->steps - 1, s->hidden), false, into, add);
+    else if (!add)
         sum = zeros(p, belay_shape3(1, 4 * s->hidden, s->hidden));
-    if (s->steps > 0 && !belay_tensor_is_nil(l->first_h))
+    if (s->steps > 0 && !belay_tensor_is_nil(l->first_h) && !belay_tensor_is_nil(sum))
         sum = product(p, all_steps(p, l->gates, 0, 1, 4 * s->hidden), true, part(p, l->first_h, 0, state_matrix(p)),
                       false, sum, true);
     return sum;
@@ -335,17 +336,25 @@ static belay_tensor reshaped(const pass *p, belay_tensor tensor, belay_shape sha
     return view;
 }
 
+/* Gradients of weights go straight into what their leaves have collected. */
 static void weight_gradients(const pass *p, const belay_function_call *call, int number, const layer *l,
                              belay_tensor *grad_in)
 {
     const bl_lstm *s = p->lstm;
     int ih = bl_lstm_weight(s, number, 0), hh = bl_lstm_weight(s, number, 1);
     belay_tensor gates = all_steps(p, l->gates, 0, s->steps, 4 * s->hidden);
-    if (belay_function_wants(call, ih))
-        grad_in[ih] = reshaped(p, product(p, gates, true, l->x, false, (belay_tensor){0}, false),
-                               belay_shape2(4 * s->hidden, number == 0 ? s->in : s->hidden));
-    if (belay_function_wants(call, hh))
-        grad_in[hh] = reshaped(p, recurrent_gradient(p, l), belay_shape2(4 * s->hidden, s->hidden));
+    if (belay_function_wants(call, ih)) {
+        belay_tensor into = as_matrix(p, bl_function_collected(call, ih));
+        belay_tensor sum = product(p, gates, true, l->x, false, into, !belay_tensor_is_nil(into));
+        if (belay_tensor_is_nil(into))
+            grad_in[ih] = reshaped(p, sum, belay_shape2(4 * s->hidden, number == 0 ? s->in : s->hidden));
+    }
+    if (belay_function_wants(call, hh)) {
+        belay_tensor into = as_matrix(p, bl_function_collected(call, hh));
+        belay_tensor sum = recurrent_gradient(p, l, into);
+        if (belay_tensor_is_nil(into))
+            grad_in[hh] = reshaped(p, sum, belay_shape2(4 * s->hidden, s->hidden));
+    }
     belay_tensor sum = {0};
     for (int which = 0; which < 2; which++) {
         int k = bl_lstm_bias(number, which);
