@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NUMBERS = 8192 };
+enum { MAX_NUMBERS = 16384 };
 
 static char told[16384];
 
