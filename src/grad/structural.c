@@ -104,7 +104,9 @@ void bl_grad_cat(belay_context *context, bl_node *node, belay_tensor *grad_in)
 static belay_tensor factor_gradient(belay_context *context, bl_node *node, int k)
 {
     bool ta = node->params.i[0] != 0, tb = node->params.i[1] != 0;
-    belay_tensor g = bl_launch_contiguous(context, node->grad[0]), a = node->in[0].kept, b = node->in[1].kept;
+    const belay_shape *sa = &node->factor[0], *sb = &node->factor[1];
+    belay_shape result = {3, {sa->size[0] == 1 ? sb->size[0] : sa->size[0], sa->size[1 + ta], sb->size[2 - tb]}};
+    belay_tensor g = bl_launch_reshape(context, node->grad[0], &result), a = node->in[0].kept, b = node->in[1].kept;
     bl_call call = {.context = context, .op = BL_OP_matmul, .n_in = 2, .is_backward = true};
     call.site = node->site;
     call.layer = node->layer;
@@ -122,7 +124,7 @@ static belay_tensor factor_gradient(belay_context *context, bl_node *node, int k
     }
     if (!bl_launch_run(&call))
         return (belay_tensor){0};
-    return bl_launch_sum_to(context, call.out[0], &node->in[k].shape);
+    return bl_launch_reshape(context, bl_launch_sum_to(context, call.out[0], &node->factor[k]), &node->in[k].shape);
 }
 
 void bl_grad_matmul(belay_context *context, bl_node *node, belay_tensor *grad_in)

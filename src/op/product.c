@@ -3,28 +3,32 @@
  */
 #include <string.h>
 
+#include "base/checked.h"
 #include "op/op.h"
 
-/* Runs and records a product of two factors of three axes. */
-static belay_tensor product(belay_context *context, belay_tensor a, bool a_transposed, belay_tensor b,
-                            bool b_transposed, const belay_tensor shown[2])
+/* Runs a product of two factors of three axes, which are views of `of` with the same elements, and sees the result in
+ * `shape`.  One record covers all of it: from `of` to the result. */
+static belay_tensor product(bl_call *call, const belay_tensor of[2], const belay_shape *shape)
 {
-    bl_call call = {.context = context, .op = BL_OP_matmul, .n_in = 2, .in = {a, b}, .shown = {shown[0], shown[1]}};
-    call.params.i[0] = a_transposed;
-    call.params.i[1] = b_transposed;
-    if (!bl_launch_run(&call))
+    belay_context *context = call->context;
+    call->op = BL_OP_matmul;
+    call->n_in = 2;
+    if (!bl_launch_run(call))
         return (belay_tensor){0};
-    if (!bl_grad_is_wanted(context, call.in, 2))
-        return call.out[0];
-    bl_node *node = bl_grad_record(context, bl_grad_matmul, call.in, 2, call.out, 1);
+    belay_tensor y = bl_launch_reshape(context, call->out[0], shape);
+    if (belay_tensor_is_nil(y) || !bl_grad_is_wanted(context, of, 2))
+        return y;
+    bl_node *node = bl_grad_record(context, bl_grad_matmul, of, 2, &y, 1);
     if (node == NULL)
-        return call.out[0];
+        return y;
     node->op = BL_OP_matmul;
-    node->params = call.params;
-    for (int k = 0; k < 2; k++)
+    node->params = call->params;
+    for (int k = 0; k < 2; k++) {
+        node->factor[k] = belay_tensor_shape(call->in[k]);
         if (node->in[1 - k].is_wanted)
-            node->in[k].kept = bl_tensor_hold(context, call.in[k]);
-    return call.out[0];
+            node->in[k].kept = bl_tensor_hold(context, call->in[k]);
+    }
+    return y;
 }
 
 belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_tensor bias)
@@ -44,10 +48,12 @@ belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_tensor bias
     for (int i = 0; i < shape.rank - 1; i++)
         n *= shape.size[i];
     belay_shape rows = belay_shape3(1, n, width), matrix = belay_shape3(1, table.size[0], table.size[1]);
-    belay_tensor y =
-        product(context, bl_op_reshape(context, x, &rows), false, bl_op_reshape(context, weight, &matrix), true, in);
+    bl_call call = {.context = context, .shown = {x, weight}};
+    call.in[0] = bl_launch_reshape(context, x, &rows);
+    call.in[1] = bl_launch_reshape(context, weight, &matrix);
+    call.params.i[1] = true; /* the weight is stored transposed */
     shape.size[shape.rank - 1] = table.size[0];
-    y = bl_op_reshape(context, y, &shape);
+    belay_tensor y = product(&call, in, &shape);
     return belay_tensor_is_nil(bias) ? y : belay_add(y, bias);
 }
 
@@ -94,12 +100,11 @@ static bool leading_shape(belay_context *context, belay_tensor a, belay_tensor b
 static belay_tensor spread(belay_context *context, belay_tensor x, const belay_shape *leading)
 {
     belay_shape shape = belay_tensor_shape(x), wide = *leading;
-    int64_t own = 1, all = 1;
+    int64_t own = 1, all = -1; /* too many to count: expanding is refused */
     for (int i = 0; i < shape.rank - 2; i++)
         own *= shape.size[i];
-    for (int i = 0; i < leading->rank; i++)
-        all *= leading->size[i];
-    if (own == all || own == 1)
+    bool fits = bl_checked_product(leading->size, leading->rank, &all);
+    if ((fits && own == all) || own == 1)
         return x;
     wide.size[wide.rank++] = shape.size[shape.rank - 2];
     wide.size[wide.rank++] = shape.size[shape.rank - 1];
@@ -133,10 +138,10 @@ belay_tensor belay_matmul(belay_tensor a, belay_tensor b)
     right = as_batch(context, right, &tb);
     if (belay_tensor_is_nil(left) || belay_tensor_is_nil(right))
         return (belay_tensor){0};
-    belay_tensor y = product(context, left, ta, right, tb, in);
     if (!a_vector)
         result.size[result.rank++] = sa.size[sa.rank - 2];
     if (!b_vector)
         result.size[result.rank++] = sb.size[sb.rank - 1];
-    return belay_tensor_is_nil(y) ? y : bl_op_reshape(context, y, &result);
+    bl_call call = {.context = context, .in = {left, right}, .shown = {a, b}, .params = {.i = {ta, tb}}};
+    return product(&call, call.in, &result);
 }

@@ -39,6 +39,7 @@ typedef struct bl_slot {
     int64_t size[BELAY_MAX_RANK];
     int64_t stride[BELAY_MAX_RANK]; /* in elements, never negative; 0 repeats */
     int64_t offset;                 /* in elements */
+    void *data;                     /* the first element; device address */
     bl_storage *storage;
     uint32_t next, previous; /* in the owner's list, 0 ends */
     uint64_t node;           /* tape node that made it, 0: a leaf */
@@ -210,7 +211,14 @@ static inline bl_slot *bl_slot_at(const belay_context *context, uint32_t number)
 {
     return &context->slot_blocks[number / BL_SLOT_BLOCK][number % BL_SLOT_BLOCK];
 }
-bl_slot *bl_slot_get(belay_context *context, belay_tensor tensor); /* NULL, silently, for nil and stale */
+/* NULL, silently, for nil, stale and foreign handles. */
+static inline bl_slot *bl_slot_get(const belay_context *context, belay_tensor tensor)
+{
+    if (tensor.slot == 0 || tensor.context != context->number || (int64_t)tensor.slot >= context->n_slots)
+        return NULL;
+    bl_slot *slot = bl_slot_at(context, tensor.slot);
+    return slot->is_alive && slot->generation == tensor.generation ? slot : NULL;
+}
 /* The slot, or NULL: nothing is said for nil, life.stale is raised for a dead one. */
 bl_slot *bl_slot_use(belay_context *context, belay_tensor tensor);
 /* The context of a handle; for a stale one too.  NULL for nil or a closed context. */
@@ -238,7 +246,7 @@ static inline uint32_t bl_scope_floor_set(belay_context *context)
 belay_shape bl_slot_shape(const bl_slot *slot);
 int64_t bl_slot_elements(const bl_slot *slot);
 bool bl_slot_is_contiguous(const bl_slot *slot);
-void *bl_slot_data(const bl_slot *slot);
+static inline void *bl_slot_data(const bl_slot *slot) { return slot->data; }
 /* Row-major strides of a shape; false when its elements overflow. */
 bool bl_shape_strides(const belay_shape *shape, int64_t stride[BELAY_MAX_RANK], int64_t *n_elements);
 

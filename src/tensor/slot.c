@@ -10,14 +10,6 @@
 
 /* ---- questions ------------------------------------------------------------------------------------------------------- */
 
-bl_slot *bl_slot_get(belay_context *context, belay_tensor tensor)
-{
-    if (tensor.slot == 0 || tensor.context != context->number || (int64_t)tensor.slot >= context->n_slots)
-        return NULL;
-    bl_slot *slot = bl_slot_at(context, tensor.slot);
-    return slot->is_alive && slot->generation == tensor.generation ? slot : NULL;
-}
-
 /* The death of a handle's tensor, while the ring holds it. */
 static const bl_death *death_of(const belay_context *context, belay_tensor tensor)
 {
@@ -94,11 +86,6 @@ bool bl_slot_is_contiguous(const bl_slot *slot)
         expected *= slot->size[i];
     }
     return true;
-}
-
-void *bl_slot_data(const bl_slot *slot)
-{
-    return (char *)slot->storage->data + slot->offset * belay_dtype_size(slot->dtype);
 }
 
 bool bl_shape_strides(const belay_shape *shape, int64_t stride[BELAY_MAX_RANK], int64_t *n_elements)
@@ -242,6 +229,7 @@ static belay_tensor slot_fill(belay_context *context, bl_storage *storage, int d
                       .rank = (int8_t)shape->rank,
                       .name = name,
                       .offset = offset,
+                      .data = (char *)storage->data + offset * belay_dtype_size(dtype),
                       .storage = storage};
     memcpy(slot->size, shape->size, (size_t)shape->rank * sizeof *slot->size);
     memcpy(slot->stride, stride, (size_t)shape->rank * sizeof *stride);
