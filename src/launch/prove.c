@@ -215,7 +215,7 @@ static bool broadcast(const bl_call *call, belay_shape *out)
 static void collapse(const bl_call *call, bl_proof *p, const belay_shape *shape, int n_operands)
 {
     bl_launch *l = &p->launch;
-    int64_t stride[BL_MAX_OPERANDS][BELAY_MAX_RANK] = {{0}};
+    int64_t stride[4][BELAY_MAX_RANK] = {{0}}; /* maps have three operands and a result at most */
     for (int k = 0; k < n_operands; k++) {
         const bl_slot *slot = bl_slot_get(call->context, p->tensor[k]);
         for (int i = 0; i < slot->rank; i++)
