@@ -52,8 +52,7 @@ belay_tensor bl_launch_reshape(belay_context *context, belay_tensor tensor, cons
     if (slot == NULL)
         return (belay_tensor){0};
     if (shape->rank < 0 || shape->rank > BELAY_MAX_RANK) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "a view of %d axes: the most are %d", shape->rank,
-                         BELAY_MAX_RANK);
+        bl_context_raise(context, BELAY_SHAPE_RANK, "a view of %d axes: the most are %d", shape->rank, BELAY_MAX_RANK);
         return (belay_tensor){0};
     }
     if (!bl_shape_strides(shape, stride, &n) || n != bl_slot_elements(slot)) {
