@@ -76,7 +76,8 @@ enum { WIDTH = 320, HEIGHT = 180, LEFT = 46, RIGHT = 10, TOP = 12, BOTTOM = 24 }
 /* A figure of a row by its place in the struct. */
 static double figure(const bl_report_metrics *row, size_t offset)
 {
-    return *(const double *)((const char *)row + offset);
+    const void *at = (const char *)row + offset;
+    return *(const double *)at;
 }
 
 typedef struct chart {

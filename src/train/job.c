@@ -237,7 +237,7 @@ static void close_job(job *j, bool has_begun)
 belay_code bl_train_job(bl_settings *settings, const bl_train_job_options *options, belay_train_result *result,
                         bl_error *error)
 {
-    bl_error own;
+    bl_error own = {0};
     job j = {.settings = settings, .options = options, .result = result, .error = error != NULL ? error : &own};
     *j.error = (bl_error){0};
     *result = (belay_train_result){.best_epoch = -1};

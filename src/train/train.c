@@ -337,7 +337,7 @@ belay_code belay_train(belay_module *model, belay_optimizer *optimizer, belay_da
                        const belay_train_options *options, belay_train_result *result)
 {
     bl_trainer t = {.context = belay_module_context(model), .model = model, .optimizer = optimizer, .data = data};
-    belay_train_result unused;
+    belay_train_result unused = {0};
     result = result != NULL ? result : &unused;
     *result = (belay_train_result){.code = BELAY_CONF_ORDER, .status = belay_code_status(BELAY_CONF_ORDER)};
     bool is_whole = t.context != NULL && optimizer != NULL && optimizer->context == t.context &&

@@ -122,8 +122,9 @@ BL_MUST_USE belay_code bl_train_window(bl_trainer *t);
 
 /* ---- record.c */
 
-/* Notes each fault that is told, until bl_train_record; for the trainer's watch. */
-void bl_train_told_add(void *told, const bl_report_fault *fault);
+/* Notes each fault that is told, until bl_train_record; for the trainer's watch, whose state is the
+ * bl_train_told. */
+void bl_train_told_add(void *state, const bl_report_fault *fault);
 /* Before a batch goes: if something was told, notes shape, place and range of its inputs and labels, and where its
  * samples come from. */
 void bl_train_look(bl_trainer *t, const belay_loader *loader, const belay_batch *batch);

@@ -321,7 +321,7 @@ static void a_fault_is_recorded_with_ranges_samples_and_policy(void **state)
 {
     (void)state;
     static const char *const parts[] = {
-        "{\"code\":\"index.range\",\"what\":\"tokens[3, 2] is 20, outside [0, 20) of embedding.weight\","
+        "{\"code\":\"index.range\",\"what\":\"tokens[3, 2] is 20, outside [0, 20) of embedding.weight\",",
         "\"op\":\"embedding\",\"layer\":\"classifier.embedding\"",
         "\"sample\":\"samples.tsv:45\"",
         "\"tensor\":\"tokens\",\"at\":[3,2],\"got\":20,\"limit\":20,\"count\":1",

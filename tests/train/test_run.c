@@ -78,9 +78,7 @@ static void run_well(const char *const (*more)[2], int n_more, belay_train_resul
 static void a_job_leaves_a_run_that_evaluates_and_predicts(void **state)
 {
     (void)state;
-    const char *const texts[] = {"moon", "fir", "",
-                                 "b\xff"
-                                 "d"};
+    const char *const texts[] = {"moon", "fir", "", "b\377d"};
     belay_train_result result;
     belay_evaluation e;
     belay_prediction p[4];
