@@ -59,9 +59,10 @@ static void read_processor(char *out, size_t size)
 /* One figure, on the terminal and in the document; target 0: none. */
 static void say(bl_cli *cli, const char *key, const char *words, double value, const char *unit, double target)
 {
-    bl_cli_put_real(cli, cli->document, key, value);
-    if (cli->json)
+    if (cli->json) {
+        bl_cli_put_real(cli, cli->document, key, value);
         return;
+    }
     printf("  %-58s %10.3f %-12s", words, value, unit);
     if (target > 0)
         printf(" target %g", target);
@@ -94,9 +95,10 @@ static int run_bench(bl_cli *cli)
 
     char processor[128];
     read_processor(processor, sizeof processor);
-    bl_cli_put_text(cli, cli->document, "processor", processor);
-    bl_cli_put_int(cli, cli->document, "threads", threads);
-    if (!cli->json)
+    if (cli->json) {
+        bl_cli_put_text(cli, cli->document, "processor", processor);
+        bl_cli_put_int(cli, cli->document, "threads", threads);
+    } else
         printf("machine: %s, %d threads\n", processor, threads);
 
     bl_bench_reference reference = {0};

@@ -71,8 +71,8 @@ static void bad_id_is_named_with_the_lowest_element(void **state)
     belay_tensor w = belay_tensor_name_set(belay_zeros(context, BELAY_F32, belay_shape2(3, 2)), "embedding.weight");
     belay_tensor i = belay_tensor_from(context, BELAY_I32, belay_shape2(2, 3), ids, sizeof ids);
     belay_tensor_name_set(i, "tokens");
+    int line = __LINE__ + 1;
     belay_embedding(w, i, NULL);
-    int line = __LINE__;
     char text[1024];
     snprintf(
         text, sizeof text,
