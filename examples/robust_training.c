@@ -5,6 +5,7 @@
  *   robust_training                      trains, keeps the best epoch, predicts
  *   robust_training --plant 10007@3      the same with a wrong token id in batch 3 of each epoch
  *   robust_training --out FOLDER         where the run goes (robust_run)
+ *   robust_training --epochs 1           how long it trains (5)
  *
  * The batch with the wrong id is named with its value, place and layer, it is left out, and the run goes on. */
 #include <belay/belay.h>
@@ -69,7 +70,7 @@ static void print_prediction(const char *what, const belay_prediction *p)
 
 /* ---- the program ---- */
 
-static belay_code train_and_predict(belay_context *ctx, const char *out, belay_train_result *result)
+static belay_code train_and_predict(belay_context *ctx, const char *out, int64_t epochs)
 {
     belay_ids_options kind = {.seq = SEQ, .n_tokens = VOCABULARY, .n_classes = CLASSES};
     belay_dataset *train = belay_dataset_ids(ctx, ids, labels, TRAIN, &kind);
@@ -79,20 +80,21 @@ static belay_code train_and_predict(belay_context *ctx, const char *out, belay_t
                  .n_tokens = VOCABULARY, .embed = 128, .hidden = 256, .layers = 2, .classes = CLASSES, .dropout = 0.3});
     belay_optimizer *adam = belay_adam(model, &(belay_adam_options){.lr = 1e-3, .clip = 1.0});
 
+    belay_train_result result;
     belay_code code = belay_train(model, adam, train,
                                   &(belay_train_options){.valid = valid,
-                                                         .epochs = 5,
+                                                         .epochs = epochs,
                                                          .batch = BATCH,
                                                          .accumulate = 4,
                                                          .no_shuffle = true, /* so that --plant knows its batch */
                                                          .out = out,
                                                          .overwrite = true,
                                                          .progress = print_progress},
-                                  result);
+                                  &result);
     if (code != BELAY_OK)
         return code;
-    printf("best epoch %" PRId64 ": accuracy %.3f; %" PRId64 " batches left out\n", result->best_epoch + 1,
-           result->best_accuracy, result->n_skipped);
+    printf("best epoch %" PRId64 ": accuracy %.3f; %" PRId64 " batches left out\n", result.best_epoch + 1,
+           result.best_accuracy, result.n_skipped);
 
     char best[4096];
     snprintf(best, sizeof best, "%s/best.safetensors", out);
@@ -114,22 +116,35 @@ static belay_code train_and_predict(belay_context *ctx, const char *out, belay_t
     return code;
 }
 
+/* The options; false when they are none. */
+static bool read_options(int argc, char **argv, const char **out, int64_t *epochs)
+{
+    char end;
+    for (int i = 1; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--out") == 0 && value[0] != '\0')
+            *out = value;
+        else if (strcmp(argv[i], "--epochs") == 0 && sscanf(value, "%" SCNd64 "%c", epochs, &end) == 1 && *epochs > 0)
+            continue;
+        else if (strcmp(argv[i], "--plant") != 0 || !plant(value))
+            return false;
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     const char *out = "robust_run";
+    int64_t epochs = 5;
     make_data();
-    for (int i = 1; i < argc; i += 2) {
-        bool is_plant = strcmp(argv[i], "--plant") == 0 && i + 1 < argc && plant(argv[i + 1]);
-        bool is_out = strcmp(argv[i], "--out") == 0 && i + 1 < argc;
-        if (!is_plant && !is_out) {
-            fprintf(stderr, "usage: %s [--plant ID@BATCH] [--out FOLDER]\n", argv[0]);
-            return 2;
-        }
-        out = is_out ? argv[i + 1] : out;
+    if (!read_options(argc, argv, &out, &epochs)) {
+        fprintf(stderr, "usage: %s [--plant ID@BATCH] [--out FOLDER] [--epochs N]\n", argv[0]);
+        return 2;
     }
-    belay_train_result result = {0};
     belay_context *ctx = belay_open(&(belay_options){.seed = 1, .log = belay_log_stderr});
-    belay_code code = train_and_predict(ctx, out, &result);
+    if (!belay_is_open(ctx))
+        return belay_close(ctx);
+    belay_code code = train_and_predict(ctx, out, epochs);
     belay_close(ctx); /* its status would be that of the prediction that was refused on purpose */
     return belay_code_status(code);
 }
