@@ -3,6 +3,8 @@
 #ifndef BELAY_BELAY_H
 #define BELAY_BELAY_H
 
+#include <stddef.h> /* NULL, for what has defaults */
+
 #include <belay/context.h>
 #include <belay/data.h>
 #include <belay/fault.h>
