@@ -86,10 +86,10 @@ void bl_cli_put_text(bl_cli *cli, json_t *object, const char *key, const char *v
 int bl_cli_end(bl_cli *cli, int status);
 
 /* Text that may come from a file, on stdout with control characters escaped, padded with blanks to `width` columns
- * (negative: blanks in front). */
-void bl_cli_print(const char *text, int width);
+ * (negative: blanks in front).  Lack of memory is remembered. */
+void bl_cli_print(bl_cli *cli, const char *text, int width);
 /* Columns that the escaped text takes. */
-int bl_cli_columns(const char *text);
+int bl_cli_columns(bl_cli *cli, const char *text);
 /* A share or a loss; "-" for NaN. */
 void bl_cli_print_real(double value, int width);
 

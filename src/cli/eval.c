@@ -49,24 +49,24 @@ static const bl_setting_row rows[] = {
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-static int widest_label(belay_run *run, int64_t n_classes)
+static int widest_label(bl_cli *cli, belay_run *run, int64_t n_classes)
 {
     int widest = (int)strlen("class");
     for (int64_t c = 0; c < n_classes; c++) {
-        int columns = bl_cli_columns(belay_run_label(run, c));
+        int columns = bl_cli_columns(cli, belay_run_label(run, c));
         widest = columns > widest ? columns : widest;
     }
     return widest < NAME_COLUMNS ? widest : NAME_COLUMNS;
 }
 
-static void print_classes(belay_run *run, const belay_evaluation *e, int width)
+static void print_classes(bl_cli *cli, belay_run *run, const belay_evaluation *e, int width)
 {
     putchar('\n');
-    bl_cli_print("class", width);
+    bl_cli_print(cli, "class", width);
     puts("   samples  predicted  precision  recall      f1");
     for (int64_t c = 0; c < e->n_classes; c++) {
         belay_class_figures f = belay_evaluation_class(e, c);
-        bl_cli_print(belay_run_label(run, c), width);
+        bl_cli_print(cli, belay_run_label(run, c), width);
         printf("  %8lld  %9lld  ", (long long)f.n_samples, (long long)f.n_predicted);
         bl_cli_print_real(f.precision, 9);
         bl_cli_print_real(f.recall, 8);
@@ -75,7 +75,7 @@ static void print_classes(belay_run *run, const belay_evaluation *e, int width)
     }
 }
 
-static void print_confusion(belay_run *run, const belay_evaluation *e, int width)
+static void print_confusion(bl_cli *cli, belay_run *run, const belay_evaluation *e, int width)
 {
     enum { LEAST = 8 };
     if (e->n_classes > WIDEST_MATRIX) {
@@ -85,27 +85,27 @@ static void print_confusion(belay_run *run, const belay_evaluation *e, int width
     }
     int cell = width > LEAST ? width : LEAST;
     puts("\nconfusion matrix (a row is a label, a column what was predicted)");
-    bl_cli_print("", width);
+    bl_cli_print(cli, "", width);
     for (int64_t c = 0; c < e->n_classes; c++) {
         fputs("  ", stdout);
-        bl_cli_print(belay_run_label(run, c), -cell);
+        bl_cli_print(cli, belay_run_label(run, c), -cell);
     }
     putchar('\n');
     for (int64_t r = 0; r < e->n_classes; r++) {
-        bl_cli_print(belay_run_label(run, r), width);
+        bl_cli_print(cli, belay_run_label(run, r), width);
         for (int64_t c = 0; c < e->n_classes; c++)
             printf("  %*lld", cell, (long long)e->confusion[r * e->n_classes + c]);
         putchar('\n');
     }
 }
 
-static void print_evaluation(const bl_cli *cli, belay_run *run, const belay_evaluation *e)
+static void print_evaluation(bl_cli *cli, belay_run *run, const belay_evaluation *e)
 {
-    int width = widest_label(run, e->n_classes);
+    int width = widest_label(cli, run, e->n_classes);
     fputs("checkpoint  ", stdout);
-    bl_cli_print(belay_run_path(run), 0);
+    bl_cli_print(cli, belay_run_path(run), 0);
     fputs("\ndata        ", stdout);
-    bl_cli_print(cli->arguments[1], 0);
+    bl_cli_print(cli, cli->arguments[1], 0);
     printf("\nsamples     %lld\n", (long long)e->n_samples);
     if (e->n_faulted_batches > 0)
         printf("left out    %lld batches that faulted\n", (long long)e->n_faulted_batches);
@@ -114,8 +114,8 @@ static void print_evaluation(const bl_cli *cli, belay_run *run, const belay_eval
     fputs("\naccuracy    ", stdout);
     bl_cli_print_real(e->accuracy, 0);
     putchar('\n');
-    print_classes(run, e, width);
-    print_confusion(run, e, width);
+    print_classes(cli, run, e, width);
+    print_confusion(cli, run, e, width);
 }
 
 /* ---- JSON --------------------------------------------------------------------------------------------------------- */

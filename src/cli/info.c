@@ -20,8 +20,8 @@ static void line(bl_cli *cli, json_t *section, const char *name, const char *val
         return;
     }
     fputs("  ", stdout);
-    bl_cli_print(name, 16);
-    bl_cli_print(value, 0);
+    bl_cli_print(cli, name, 16);
+    bl_cli_print(cli, value, 0);
     putchar('\n');
 }
 

@@ -32,19 +32,19 @@ static void document(bl_cli *cli, json_t *list, const char *text, const char *la
     bl_cli_put_text(cli, entry, "text", p->code == BELAY_OK ? text : bl_text_get(&shown));
     bl_cli_put_text(cli, entry, "label", label);
     bl_cli_put_real(cli, entry, "probability", p->code == BELAY_OK ? p->probability : (double)NAN);
-    if (json_array_append_new(list, entry) != 0)
+    if (json_array_append_new(list, entry) != 0 || shown.failed)
         cli->lacks_memory = true;
     bl_text_fini(&shown);
 }
 
-static void print_one(const char *text, const char *label, const belay_prediction *p)
+static void print_one(bl_cli *cli, const char *text, const char *label, const belay_prediction *p)
 {
-    bl_cli_print(label != NULL ? label : "-", 0);
+    bl_cli_print(cli, label != NULL ? label : "-", 0);
     if (label != NULL)
         printf("\t%.4f\t", p->probability);
     else
         fputs("\t-\t", stdout);
-    bl_cli_print(text, 0);
+    bl_cli_print(cli, text, 0);
     putchar('\n');
 }
 
@@ -53,7 +53,7 @@ static void show(bl_cli *cli, const char *text, const char *label, const belay_p
     if (cli->json)
         document(cli, json_object_get(cli->document, "predictions"), text, label, p);
     else
-        print_one(text, label, p);
+        print_one(cli, text, label, p);
 }
 
 static belay_code predict(bl_cli *cli, belay_run *run, const char *const *texts, int64_t n)

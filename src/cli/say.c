@@ -140,8 +140,8 @@ void bl_cli_put_text(bl_cli *cli, json_t *object, const char *key, const char *v
 
 static belay_code print_document(bl_cli *cli, bl_error *error)
 {
-    if (cli->lacks_memory || json_dumpf(cli->document, stdout, JSON_INDENT(2)) != 0)
-        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the JSON document");
+    if (json_dumpf(cli->document, stdout, JSON_INDENT(2)) != 0)
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to print the JSON document");
     fputc('\n', stdout);
     return BELAY_OK;
 }
@@ -157,21 +157,25 @@ static belay_code flush_output(bl_error *error)
     return BELAY_FILE_WRITE;
 }
 
+/* The document, unless parts of it had no memory. */
+static belay_code finish(bl_cli *cli, int status, bl_error *error)
+{
+    if (cli->document != NULL)
+        bl_cli_put_int(cli, cli->document, "status", status);
+    if (cli->lacks_memory)
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the whole output");
+    if (cli->document != NULL)
+        TRY(print_document(cli, error));
+    return flush_output(error);
+}
+
 int bl_cli_end(bl_cli *cli, int status)
 {
     bl_error error = {0};
     bl_cli_bar_clear(cli);
-    if (cli->document != NULL) {
-        bl_cli_put_int(cli, cli->document, "status", status);
-        if (print_document(cli, &error) == BELAY_OK)
-            (void)flush_output(&error);
-        json_decref(cli->document);
-        cli->document = NULL;
-    } else {
-        (void)flush_output(&error);
-    }
-    if (error.code == BELAY_OK)
+    if (finish(cli, status, &error) == BELAY_OK)
         return status;
+    fflush(stdout);
     fprintf(stderr, "belay: %s (%s)\n    try: %s\n", error.what, belay_code_name(error.code), bl_error_advice(&error));
     return status != 0 ? status : belay_code_status(error.code);
 }
@@ -190,16 +194,17 @@ static int columns_of(const char *bytes, int64_t n_bytes)
     return columns;
 }
 
-int bl_cli_columns(const char *text)
+int bl_cli_columns(bl_cli *cli, const char *text)
 {
     bl_text escaped = {0};
     bl_text_add_escaped(&escaped, text, (int64_t)strlen(text), INT64_MAX);
     int columns = columns_of(bl_text_get(&escaped), escaped.n_bytes);
+    cli->lacks_memory = cli->lacks_memory || escaped.failed;
     bl_text_fini(&escaped);
     return columns;
 }
 
-void bl_cli_print(const char *text, int width)
+void bl_cli_print(bl_cli *cli, const char *text, int width)
 {
     bl_text escaped = {0};
     bl_text_add_escaped(&escaped, text, (int64_t)strlen(text), INT64_MAX);
@@ -209,6 +214,7 @@ void bl_cli_print(const char *text, int width)
     fputs(bl_text_get(&escaped), stdout);
     if (width > 0 && missing > 0)
         printf("%*s", missing, "");
+    cli->lacks_memory = cli->lacks_memory || escaped.failed;
     bl_text_fini(&escaped);
 }
 

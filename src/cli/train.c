@@ -38,6 +38,8 @@ static void document(bl_cli *cli, const bl_settings *settings, const belay_train
     if (d == NULL)
         return;
     bl_cli_put_text(cli, d, "run", settings->out);
+    if (r->code != BELAY_OK && r->n_epochs == 0 && r->n_steps == 0 && r->n_faults == 0)
+        return; /* it ended before it began: there are no figures */
     bl_cli_put_int(cli, d, "epochs", r->n_epochs);
     bl_cli_put_int(cli, d, "steps", r->n_steps);
     bl_cli_put_int(cli, d, "faulted_batches", r->n_faults);
@@ -58,7 +60,7 @@ static void document(bl_cli *cli, const bl_settings *settings, const belay_train
     bl_cli_put_real(cli, d, "seconds", r->seconds);
 }
 
-static void print_result(const bl_settings *settings, const belay_train_result *r)
+static void print_result(bl_cli *cli, const bl_settings *settings, const belay_train_result *r)
 {
     if (r->stopped_by != 0)
         printf("stopped by signal %d after a save; `belay train ... --resume` goes on\n", r->stopped_by);
@@ -71,9 +73,9 @@ static void print_result(const bl_settings *settings, const belay_train_result *
         printf("best: epoch %lld, accuracy %.4f, loss %.4f\n", (long long)r->best_epoch + 1, r->best_accuracy,
                r->best_loss);
     fputs("run: ", stdout);
-    bl_cli_print(settings->out, 0);
+    bl_cli_print(cli, settings->out, 0);
     fputs(", report: ", stdout);
-    bl_cli_print(settings->out, 0);
+    bl_cli_print(cli, settings->out, 0);
     fputs("/report.html\n", stdout);
 }
 
@@ -93,7 +95,7 @@ static int run_train(bl_cli *cli)
         document(cli, settings, &result);
         bl_cli_bar_clear(cli);
         if (code == BELAY_OK && !cli->json)
-            print_result(settings, &result);
+            print_result(cli, settings, &result);
     }
     int status = error.code != BELAY_OK ? bl_cli_fail(cli, &error) : bl_cli_end(cli, result.status);
     bl_setting_fini(settings, &bl_setting_rows[BL_SETTING_data]);

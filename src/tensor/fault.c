@@ -79,6 +79,17 @@ static void keep(bl_fault_entry *entry, const bl_report_fault *f, const char *te
                                  .micro_batch = f->micro_batch};
 }
 
+/* The paragraph; without memory for it, as much as fits `brief`. */
+static const char *describe(const bl_report_fault *f, bl_text *words, char brief[640])
+{
+    bl_report_fault_describe(f, words);
+    if (!words->failed)
+        return bl_text_get(words);
+    snprintf(brief, 640, "belay: %.500s (%s)\n", f->what[0] != '\0' ? f->what : belay_code_why(f->code),
+             belay_code_name(f->code));
+    return brief;
+}
+
 belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
 {
     if (!belay_is_open(context))
@@ -86,14 +97,15 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
     bool is_warning = belay_code_severity(f->code) == BELAY_SEVERITY_WARNING;
     complete(context, f);
     bl_text words = {0};
-    bl_report_fault_describe(f, &words);
+    char brief[640];
+    const char *text = describe(f, &words, brief);
     bool is_first = !is_warning && context->first_fault < 0;
     if (is_first) {
         context->first_fault = context->n_faults;
         context->first_code = f->code;
     }
     if (is_first || context->n_faults < BL_MAX_FAULTS)
-        keep(entry_of(context, context->n_faults), f, bl_text_get(&words));
+        keep(entry_of(context, context->n_faults), f, text);
     context->n_faults++;
     if (!is_warning && (context->recording || context->is_gating)) {
         context->window_code = context->window_faulted ? context->window_code : f->code;
@@ -103,7 +115,7 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
     if (context->fault_observer != NULL)
         context->fault_observer(context->observer_state, f);
     if (context->log != NULL)
-        context->log(context->log_state, f->code, bl_text_get(&words));
+        context->log(context->log_state, f->code, text);
     bl_text_fini(&words);
     return f->code;
 }

@@ -13,20 +13,25 @@
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 
-static bool is_file_in(const char *folder, const char *name)
+/* Sets *has when the folder holds that file. */
+static belay_code look_for(const char *folder, const char *name, bool *has, bl_error *error)
 {
     char *path = bl_file_join(folder, name);
-    bool is = path != NULL && bl_file_kind_get(path) != BL_FILE_ABSENT;
+    if (path == NULL)
+        return bl_file_no_memory(error, "look into", folder);
+    *has = *has || bl_file_kind_get(path) != BL_FILE_ABSENT;
     bl_free(path);
-    return is;
+    return BELAY_OK;
 }
 
 belay_code bl_train_folder_check(const char *path, bool resume, bool overwrite, bl_error *error)
 {
     if (resume && overwrite)
         return bl_error_set(error, BELAY_CONF_CONFLICT, "a run cannot both be gone on with and be overwritten");
-    bool has_run =
-        is_file_in(path, "run.json") || is_file_in(path, "last.safetensors") || is_file_in(path, "best.safetensors");
+    bool has_run = false;
+    TRY(look_for(path, "run.json", &has_run, error));
+    TRY(look_for(path, "last.safetensors", &has_run, error));
+    TRY(look_for(path, "best.safetensors", &has_run, error));
     if (!has_run || resume || overwrite)
         return BELAY_OK;
     bl_error_set(error, BELAY_FILE_EXISTS, "'%s' holds a run already", path);

@@ -122,12 +122,12 @@ static belay_code find_checkpoint(const char *path, char **out, bl_error *error)
     for (int i = 0; i < BL_COUNT(names) && is_folder; i++) {
         bl_free(*out);
         *out = bl_file_join(path, names[i]);
-        if (*out != NULL && bl_file_kind_get(*out) != BL_FILE_ABSENT)
-            return BELAY_OK;
+        if (*out == NULL || bl_file_kind_get(*out) != BL_FILE_ABSENT)
+            break;
     }
     if (*out == NULL)
         return bl_file_no_memory(error, "open", path);
-    if (!is_folder)
+    if (!is_folder || bl_file_kind_get(*out) != BL_FILE_ABSENT)
         return BELAY_OK;
     bl_error_set(error, BELAY_FILE_OPEN, "no checkpoint was written to '%s' yet", path);
     bl_error_advise(error, "train until the end of an epoch; --resume starts such a run over");

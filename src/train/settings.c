@@ -22,10 +22,12 @@ static belay_code refuse(const bl_setting_row *row, const char *value, const cha
     bl_text limits = {0};
     char quoted[BL_FILE_QUOTE];
     bl_setting_limits_describe(row, &limits);
-    bl_error_set(error, BELAY_CONF_VALUE, "%s must be %s, not '%s'", option, bl_text_get(&limits),
-                 bl_file_quote(value, (int64_t)strlen(value), quoted));
+    belay_code code = limits.failed
+                          ? no_memory(error, option)
+                          : bl_error_set(error, BELAY_CONF_VALUE, "%s must be %s, not '%s'", option,
+                                         bl_text_get(&limits), bl_file_quote(value, (int64_t)strlen(value), quoted));
     bl_text_fini(&limits);
-    return BELAY_CONF_VALUE;
+    return code;
 }
 
 /* Decimal digits with an optional sign and nothing else, up to `end`. */
