@@ -85,6 +85,7 @@ static void check_planted(int kind, int64_t position, int threads, const trial *
     trial t = plant_at(position, bad[kind].column, bad[kind].value);
     t.told = &heard_words;
     t.threads = threads;
+    t.options.workers = threads > 1 ? threads : 0;
     run_trial(&t);
     assert_int_equal(t.code, BELAY_OK);
     assert_int_equal(t.result.status, 0);

@@ -2,6 +2,8 @@
 /* A run that was stopped goes on bit for bit; a folder that holds a run is not lost by accident. */
 #include "train/train_support.h"
 
+#include "train/job.h"
+
 /* ---- stopping ----------------------------------------------------------------------------------------------------- */
 
 /* Asks to stop after so many windows. */
@@ -107,6 +109,34 @@ static void a_run_stopped_after_any_step_goes_on_bit_for_bit(void **state)
     }
     remove_folder(whole_path);
     end_trial(&whole);
+}
+
+static void signal_at_first_step(void *state, const belay_progress *p)
+{
+    (void)state;
+    if (p->kind == BELAY_PROGRESS_STEP && p->n_steps == 1)
+        raise(SIGTERM);
+}
+
+static void a_signal_ends_the_run_after_its_step_with_a_save(void **state)
+{
+    (void)state;
+    char path[512];
+    trial t = stopped_trial();
+    t.options.out = make_folder(path);
+    t.options.stop = bl_train_stop_catch();
+    t.options.progress = signal_at_first_step;
+    run_trial(&t);
+    bl_train_stop_restore();
+    assert_int_equal(t.code, BELAY_OK);
+    assert_int_equal(t.result.status, 128 + SIGTERM);
+    assert_int_equal(t.result.n_steps, 1);
+    assert_true(is_there(path, "last.safetensors"));
+    char *run = read_file_in(path, "run.json", NULL);
+    assert_non_null(strstr(run, "\"ended\": \"stopped as asked\""));
+    free(run);
+    remove_folder(path);
+    end_trial(&t);
 }
 
 static void a_run_stopped_after_every_step_goes_on_bit_for_bit(void **state)
@@ -280,6 +310,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_stopped_after_any_step_goes_on_bit_for_bit),
+        cmocka_unit_test(a_signal_ends_the_run_after_its_step_with_a_save),
         cmocka_unit_test(a_run_stopped_after_every_step_goes_on_bit_for_bit),
         cmocka_unit_test(a_run_stopped_in_validation_validates_again),
         cmocka_unit_test(a_run_that_is_done_goes_on_with_more_epochs),
