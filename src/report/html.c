@@ -71,7 +71,7 @@ static void add_number(bl_text *out, double value, const char *format_or_percent
 
 /* ---- curves ------------------------------------------------------------------------------------------------------- */
 
-enum { WIDTH = 320, HEIGHT = 180, LEFT = 46, RIGHT = 10, TOP = 12, BOTTOM = 24 };
+enum { WIDTH = 320, HEIGHT = 180, LEFT = 52, RIGHT = 10, TOP = 12, BOTTOM = 24 };
 
 /* A figure of a row by its place in the struct. */
 static double figure(const bl_report_metrics *row, size_t offset)

@@ -20,6 +20,8 @@ static bool run_micro_batch(bl_trainer *t, const belay_batch *batch, bl_train_fi
     belay_scope scope = belay_scope_open(t->context);
     belay_tensor logits = belay_forward(t->model, batch->tokens); /* [batch, classes] */
     belay_tensor loss = belay_cross_entropy(belay_tensor_name_set(logits, "logits"), batch->labels, &t->loss);
+    if (!*faulted && belay_tensor_is_nil(loss))
+        bl_context_raise(t->context, BELAY_CONF_VALUE, "the model's forward gave no tensor and no fault");
     if (!*faulted)
         belay_backward(loss);
     if (!*faulted)

@@ -144,7 +144,7 @@ static void the_page_needs_nothing_outside_of_itself(void **state)
     assert_non_null(strstr(page, "<figcaption>Loss"));
     assert_non_null(strstr(page, "<figcaption>Accuracy"));
     assert_non_null(strstr(page, "<figcaption>Samples a second"));
-    assert_non_null(strstr(page, "<polyline class=\"a\" points=\"46.0,"));
+    assert_non_null(strstr(page, "<polyline class=\"a\" points=\"52.0,"));
     assert_non_null(strstr(page, "<pre>belay: words\n    inputs: -1 .. 7\n    taken: skipped\n</pre>"));
     assert_non_null(strstr(page, "<tr><td>lr</td><td>0.001</td><td>default</td></tr>"));
     assert_non_null(strstr(page, "<tr><td>best accuracy</td><td>0.4</td></tr>"));

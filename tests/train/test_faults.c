@@ -349,6 +349,33 @@ static void a_fault_is_recorded_with_ranges_samples_and_policy(void **state)
     end_trial(&t);
 }
 
+/* A model of the user's that forgets its result. */
+static belay_tensor give_nothing(belay_module *module, belay_tensor x)
+{
+    (void)module, (void)x;
+    return (belay_tensor){0};
+}
+
+static void a_forward_that_gives_nothing_is_a_fault_and_no_silent_step(void **state)
+{
+    (void)state;
+    static const belay_module_kind kind = {.name = "empty", .forward = give_nothing};
+    told heard = {.n = 0};
+    samples s = new_trial().samples;
+    belay_context *context = belay_open(&(belay_options){.log = hear, .log_state = &heard, .no_journal = true});
+    belay_module *model = belay_module_new(context, &kind);
+    belay_module_add_parameter(model, "weight", BELAY_F32, belay_shape1(3), (belay_init){.kind = BELAY_INIT_ZEROS});
+    belay_optimizer *sgd = belay_sgd(model, &(belay_sgd_options){.lr = 0.1});
+    belay_train_result result = {0};
+    belay_code code = belay_train(model, sgd, open_samples(context, &s, BATCH),
+                                  &(belay_train_options){.epochs = 1, .batch = BATCH, .accumulate = 1}, &result);
+    assert_int_equal(code, BELAY_OK);
+    assert_int_equal(result.n_steps, 0);
+    assert_int_equal(result.n_skipped, 1);
+    assert_non_null(strstr(heard.text, "belay: the model's forward gave no tensor and no fault (conf.value)\n"));
+    belay_close(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +391,7 @@ int main(void)
         cmocka_unit_test(a_fault_in_validation_gates_nothing),
         cmocka_unit_test(clamp_and_zero_count_and_warn_once_and_labels_still_raise),
         cmocka_unit_test(a_fault_is_recorded_with_ranges_samples_and_policy),
+        cmocka_unit_test(a_forward_that_gives_nothing_is_a_fault_and_no_silent_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
