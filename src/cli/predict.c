@@ -123,9 +123,11 @@ static void refuse_line(bl_cli *cli, const lines *in, const char *line, size_t b
  * left is a line too: the byte behind it is the text's own NUL. */
 static bool next_line(lines *in, char **at, char **line, size_t *length)
 {
+    if (in->bytes.bytes == NULL)
+        return false;
     char *end = in->bytes.bytes + in->bytes.n_bytes;
-    char *newline = in->bytes.bytes == NULL || *at == end ? NULL : memchr(*at, '\n', (size_t)(end - *at));
-    if (newline == NULL && (!in->ended || in->bytes.bytes == NULL || *at == end))
+    char *newline = memchr(*at, '\n', (size_t)(end - *at));
+    if (newline == NULL && (!in->ended || *at == end))
         return false;
     char *stop = newline != NULL ? newline : end;
     *line = *at;

@@ -66,7 +66,8 @@ enum {
 #define BL_SETTING_TEXT(field, ...)   char *field; /* on the heap, NULL: none */
 #define BL_SETTING_PAIRS(field, ...)  bl_pairs field;
 #define BL_SETTING_FLAG(field, ...)   bool field;
-typedef struct bl_settings {
+/* Laid out by the order of the rows. */
+typedef struct bl_settings { // NOLINT(clang-analyzer-optin.performance.Padding)
 #include "train/settings.def"
     uint8_t set_by[BL_N_SETTINGS];
 } bl_settings;
@@ -101,17 +102,17 @@ typedef enum bl_setting_open { BL_OPEN_NONE, BL_OPEN_LOW, BL_OPEN_HIGH } bl_sett
 typedef struct bl_setting_row {
     const char *name;
     bl_setting_kind kind;
-    size_t offset; /* in bl_settings */
     bl_setting_group group;
+    size_t offset;                          /* in bl_settings, or in the struct of a command's options */
     int64_t int_default, int_low, int_high; /* CHOICE: default and number of choices - 1 */
     double real_default, real_low, real_high;
-    bl_setting_open open;
     const char *text_default;
     const char *words;          /* the default in words, "" */
     const char *place;          /* what stands for the value in help: "N", "FILE"; "" for a flag and a choice */
     const char *unit;           /* "" */
     const char *const *choices; /* NULL-ended */
     const char *help;
+    bl_setting_open open; /* REAL: the end that is excluded */
 } bl_setting_row;
 
 extern const bl_setting_row bl_setting_rows[BL_N_SETTINGS];
