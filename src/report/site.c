@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #ifdef BL_HAVE_LIBDW
+#include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #endif
 
@@ -62,17 +63,36 @@ static const Dwfl_Callbacks of_process = {.find_elf = find_elf, .find_debuginfo 
 static const Dwfl_Callbacks of_file = {.section_address = dwfl_offline_section_address,
                                        .find_debuginfo = find_debug_file};
 
+static bool say_line(const char *file, int number, char *out, size_t size)
+{
+    if (file == NULL || number <= 0)
+        return false;
+    snprintf(out, size, "%s:%d", base_name(file), number);
+    return true;
+}
+
+/* Compilers that write no index of addresses (clang): the unit that covers the address is looked for. */
+static bool describe_by_units(Dwfl_Module *module, Dwarf_Addr address, char *out, size_t size)
+{
+    Dwarf_Addr bias = 0;
+    Dwarf_Die *unit = dwfl_module_nextcu(module, NULL, &bias);
+    while (unit != NULL && dwarf_haspc(unit, address - bias) <= 0)
+        unit = dwfl_module_nextcu(module, unit, &bias);
+    Dwarf_Line *line = unit != NULL ? dwarf_getsrc_die(unit, address - bias) : NULL;
+    int number = 0;
+    return line != NULL && dwarf_lineno(line, &number) == 0 &&
+           say_line(dwarf_linesrc(line, NULL, NULL), number, out, size);
+}
+
 /* File and line of a call, else function and offset of the return address behind it. */
 static bool describe(Dwfl *dwfl, Dwarf_Addr address, char *out, size_t size)
 {
-    Dwfl_Line *line = dwfl_getsrc(dwfl, address - 1); /* inside of the call instruction */
+    Dwfl_Module *module = dwfl_addrmodule(dwfl, address - 1); /* inside of the call instruction */
+    Dwfl_Line *line = module != NULL ? dwfl_module_getsrc(module, address - 1) : NULL;
     int number = 0;
     const char *file = line != NULL ? dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
-    if (file != NULL && number > 0) {
-        snprintf(out, size, "%s:%d", base_name(file), number);
+    if (say_line(file, number, out, size) || (module != NULL && describe_by_units(module, address - 1, out, size)))
         return true;
-    }
-    Dwfl_Module *module = dwfl_addrmodule(dwfl, address - 1);
     GElf_Off offset = 0;
     GElf_Sym symbol;
     const char *function =
