@@ -14,7 +14,8 @@ help: ## print this list
 
 demo: ## build, then train, evaluate and use a word-language classifier
 	@tools/deps.sh build demo
-	@$(MAKE) --no-print-directory build-release
+	@cmake --preset release
+	@cmake --build --preset release --parallel $(JOBS) --target belay_cli
 	@tools/demo.sh
 
 test: ## all tests that need no GPU: optimised, then under address, undefined and leak sanitizers

@@ -444,7 +444,7 @@ static void what_cannot_be_written_is_named_before_a_byte_is(void **state)
 static void a_file_cut_at_any_byte_is_refused(void **state)
 {
     (void)state;
-    size_t n;
+    size_t n = 0;
     check_ok(write_sources("a.safetensors"), &error);
     char *bytes = get_bytes("a.safetensors", &n);
     for (size_t cut = 0; cut < n; cut++) {
@@ -461,7 +461,7 @@ static void a_file_cut_at_any_byte_is_refused(void **state)
 static void a_header_with_any_bit_flipped_is_refused_or_sound(void **state)
 {
     (void)state;
-    size_t n;
+    size_t n = 0;
     check_ok(write_sources("a.safetensors"), &error);
     char *bytes = get_bytes("a.safetensors", &n);
     for (size_t at = 0; at < n - 57; at++)
