@@ -4,6 +4,14 @@
 
 static const char *when = "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n";
 
+/* Compilers disagree which line a macro's call has when it fills several: any from its first to its last will do. */
+static int line_told(int last)
+{
+    const char *at = strstr(told, "test_faults.c:");
+    int line = at != NULL ? atoi(at + strlen("test_faults.c:")) : 0;
+    return line <= last && line > last - 4 ? line : last;
+}
+
 /* The paragraph of a proof that failed in the call of this line. */
 #define REFUSED(call, headline, op, tensors, code)                                                                     \
     do {                                                                                                               \
@@ -12,7 +20,7 @@ static const char *when = "    when: epoch 0, batch 0 (micro-batch 0 of its wind
         assert_true(belay_tensor_is_nil(call));                                                                        \
         snprintf(text_, sizeof text_,                                                                                  \
                  "belay: %s (%s)\n    op: %s, called at test_faults.c:%d\n    tensors: %s; on cpu\n%s    try: %s\n",   \
-                 headline, belay_code_name(code), op, __LINE__, tensors, when, belay_code_advice(code));               \
+                 headline, belay_code_name(code), op, line_told(__LINE__), tensors, when, belay_code_advice(code));    \
         assert_string_equal(told, text_);                                                                              \
     } while (0)
 
@@ -23,7 +31,7 @@ static const char *when = "    when: epoch 0, batch 0 (micro-batch 0 of its wind
         told[0] = '\0';                                                                                                \
         assert_true(belay_tensor_is_nil(call));                                                                        \
         snprintf(text_, sizeof text_, "belay: %s (%s)\n    called at: test_faults.c:%d\n%s    try: %s\n", headline,    \
-                 belay_code_name(code), __LINE__, when, belay_code_advice(code));                                      \
+                 belay_code_name(code), line_told(__LINE__), when, belay_code_advice(code));                           \
         assert_string_equal(told, text_);                                                                              \
     } while (0)
 
