@@ -12,5 +12,5 @@ tools/wordlists.sh demo
 show "$belay" train demo/train.tsv --valid demo/valid.tsv --out demo/run --overwrite --tokens char \
     --embed 32 --hidden 64 --lr 2e-3 --accumulate 1 --epochs 5 "$@"
 show "$belay" eval demo/run demo/valid.tsv
-show "$belay" predict demo/run bonjour knowledge vielleicht ragazza corazón
+show "$belay" predict demo/run heureux knowledge vielleicht giardino corazón
 printf '\nThe report of the run, to open in a browser: %s/demo/run/report.html\n' "$PWD"
