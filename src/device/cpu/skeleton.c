@@ -65,8 +65,9 @@ void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *l, bl_cpu_items body, bl_bad
         int part = omp_get_thread_num(), parts = omp_get_num_threads();
         bl_bad mine = {0};
         body(l, part_begin(l->n_items, part, parts), part_begin(l->n_items, part + 1, parts), &mine);
-#pragma omp critical(bl_cpu_bad)
-        bl_cpu_merge_bad(bad, &mine);
+        if (mine.count > 0)
+#pragma omp critical
+            bl_cpu_merge_bad(bad, &mine);
     }
 }
 
