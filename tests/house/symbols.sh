@@ -22,7 +22,8 @@ nm -g --defined-only "$static" 2>/dev/null | awk 'NF == 3 { print $3 }' | LC_ALL
 # A declaration ends at ";"; the ones that carry the visibility attribute are promises.
 for path in include/belay/*.h; do echo "#include <belay/${path##*/}>"; done |
     gcc -std=c17 -Iinclude -E -P -x c - | tr '\n' ' ' | tr ';' '\n' |
-    sed -n 's/.*visibility("default")))//p' | sed -nE 's/^[^(]*\b(belay_[a-z0-9_]+) *\(.*/\1/p' | LC_ALL=C sort -u >"$work/declared"
+    sed -n 's/.*visibility("default")))//p' | sed 's/__attribute__((warn_unused_result))//' |
+    sed -nE 's/^[^(]*\b(belay_[a-z0-9_]+) *\(.*/\1/p' | LC_ALL=C sort -u >"$work/declared"
 
 grep -v '^belay_' "$work/exported" >"$work/foreign" || true
 LC_ALL=C comm -23 "$work/declared" "$work/exported" >"$work/undefined"
