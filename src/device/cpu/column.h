@@ -1,32 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One dtype column of one family: its functions, its bodies, its loops, its entries.  Read by stamp.h only. */
-#ifndef BL_IS_FLOAT
-#define BL_IS_FLOAT 0
-#endif
-#ifndef BL_IS_BOOL
-#define BL_IS_BOOL 0
-#endif
-#ifndef BL_REAL_IS_F64
-#define BL_REAL_IS_F64 0
-#endif
-
-#include "kernel/math.h"
-
-#if BL_IS_FLOAT
-#define BL_HAS_FLOAT BL_YES
-#else
-#define BL_HAS_FLOAT BL_NO
-#endif
-#if BL_IS_BOOL
-#define BL_HAS_NUMBER BL_NO
-#else
-#define BL_HAS_NUMBER BL_YES
-#endif
-#define BL_HAS_ANY BL_YES
-
-#define BL_BODIES
-#include BL_FAMILY_FILE
-#undef BL_BODIES
+#include "kernel/column_begin.h"
 
 #if !BL_IS_BOOL
 /* Adds up source rows into target row `target`, in the order given, in the arithmetic's type; integers wrap. */
@@ -69,13 +43,4 @@ static const bl_cpu_entry BL_JOIN(entries_, BL_COLUMN)[] = {
     {.op = BL_OP_none}};
 #undef BL_ROWS
 
-#undef BL_HAS_FLOAT
-#undef BL_HAS_NUMBER
-#undef BL_HAS_ANY
-#undef BL_COLUMN
-#undef BL_T
-#undef BL_REAL
-#undef BL_DTYPE
-#undef BL_IS_FLOAT
-#undef BL_IS_BOOL
-#undef BL_REAL_IS_F64
+#include "kernel/column_end.h"

@@ -15,9 +15,10 @@ static int64_t part_begin(int64_t n, int part, int parts) { return n / parts * p
 /* Walks elements [begin, end) of the output as runs along the innermost axis. */
 static void walk_map(const bl_launch *l, bl_cpu_map body, int64_t begin, int64_t end)
 {
+    const int n_operands = l->n_operands;
     int64_t element_size[4], inner = l->rank > 0 ? l->size[l->rank - 1] : 1;
     bl_cpu_run run = {.params = &l->params};
-    for (int k = 0; k < l->n_operands; k++) {
+    for (int k = 0; k < n_operands; k++) {
         element_size[k] = belay_dtype_size(l->operand[k].dtype);
         run.stride[k] = l->rank > 0 ? l->operand[k].stride[l->rank - 1] : 0;
     }
@@ -26,12 +27,12 @@ static void walk_map(const bl_launch *l, bl_cpu_map body, int64_t begin, int64_t
         for (int axis = l->rank - 1; axis >= 0; axis--) {
             int64_t index = rest % l->size[axis];
             rest /= l->size[axis];
-            for (int k = 0; k < l->n_operands; k++)
+            for (int k = 0; k < n_operands; k++)
                 offset[k] += index * l->operand[k].stride[axis];
         }
         run.first = at;
         run.n = bl_min_i64(inner - at % inner, end - at);
-        for (int k = 0; k < l->n_operands; k++)
+        for (int k = 0; k < n_operands; k++)
             run.data[k] = (char *)l->operand[k].data + offset[k] * element_size[k];
         body(&run);
     }
@@ -104,9 +105,9 @@ static void radix_pass(const int64_t *keys, const int64_t *order, int64_t *to_ke
 /* Keys in rising order, equal ones in the order of their sources; the result is in *keys and *order. */
 static void sort_by_key(int64_t **keys, int64_t **order, int64_t *spare_keys, int64_t *spare_order, int64_t n)
 {
-    int64_t all = 0;
+    uint64_t all = 0;
     for (int64_t e = 0; e < n; e++)
-        all |= (*keys)[e];
+        all |= (uint64_t)(*keys)[e];
     for (int shift = 0; shift < 64 && all >> shift != 0; shift += 8) {
         int64_t *old_keys = *keys, *old_order = *order;
         radix_pass(old_keys, old_order, spare_keys, spare_order, n, shift);
@@ -147,9 +148,10 @@ bool bl_cpu_run_sorted(bl_cpu *cpu, const bl_launch *l, const bl_cpu_entry *entr
     int64_t n = l->size[0], n_targets = l->size[1], width = l->size[2], bytes, work;
     if (!bl_checked_mul(n, 4 * (int64_t)sizeof(int64_t), &bytes))
         return false;
-    int64_t *keys = bl_pool_take(cpu->pool, bytes), *block = keys, *order = keys + n;
-    if (keys == NULL)
+    int64_t *block = bl_pool_take(cpu->pool, bytes);
+    if (block == NULL)
         return false;
+    int64_t *keys = block, *order = block + n;
     entry->keys(l, 0, n, keys, bad);
     int64_t kept = keep_valid(keys, order, n);
     sort_by_key(&keys, &order, block + 2 * n, block + 3 * n, kept);

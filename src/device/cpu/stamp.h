@@ -167,11 +167,6 @@
 #define BL_ENTRY_COPY(name)
 #define BL_ENTRY_MATMUL(name)
 
-/* ---- which rows a column has ----------------------------------------------------------------------------------------- */
-
-#define BL_YES(...) __VA_ARGS__
-#define BL_NO(...)
-
 /* ---- the columns ----------------------------------------------------------------------------------------------------- */
 
 #define BL_EACH_COLUMN "device/cpu/column.h"

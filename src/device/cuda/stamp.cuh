@@ -120,9 +120,6 @@ static __device__ void bl_cuda_publish(const bl_launch &l, const bl_bad &bad, un
 #define BL_STAMP_COPY(name)
 #define BL_STAMP_MATMUL(name)
 
-#define BL_YES(...) __VA_ARGS__
-#define BL_NO(...)
-
 /* ---- the columns ---------------------------------------------------------------------------------------------------------------------- */
 
 #define BL_COLUMN f32
