@@ -37,8 +37,8 @@ static void rule_function(belay_context *context, bl_node *node, belay_tensor *g
     for (int k = 0; k < node->n_in; k++) {
         const bl_slot *slot = bl_slot_use(context, grad_in[k]);
         belay_shape shape = belay_tensor_shape(grad_in[k]);
-        bool fits = slot == NULL ||
-                    (memcmp(&shape, &node->in[k].shape, sizeof shape) == 0 && slot->dtype == (int)node->in[k].dtype);
+        bool fits =
+            slot == NULL || (bl_shape_equal(&shape, &node->in[k].shape) && slot->dtype == (int)node->in[k].dtype);
         if (!fits)
             bl_context_raise(context, BELAY_SHAPE_CONTRACT,
                              "backward of %s gave input %d a gradient of another shape or dtype", call->function->name,

@@ -337,7 +337,7 @@ static void backward(belay_context *context, belay_tensor tensor, belay_tensor u
         bl_text_fini(&words);
         return;
     }
-    if (is_given && (bl_slot_use(context, upstream) == NULL || memcmp(&given, &shape, sizeof given) != 0 ||
+    if (is_given && (bl_slot_use(context, upstream) == NULL || !bl_shape_equal(&given, &shape) ||
                      (int)belay_tensor_dtype(upstream) != slot->dtype)) {
         bl_context_raise(context, BELAY_SHAPE_CONTRACT,
                          "the gradient given does not have the tensor's shape and dtype");

@@ -99,6 +99,6 @@ belay_tensor bl_launch_sum_to(belay_context *context, belay_tensor tensor, const
     if (belay_tensor_is_nil(sum))
         return sum;
     has = belay_tensor_shape(sum);
-    bool same = has.rank == shape->rank && memcmp(has.size, shape->size, (size_t)has.rank * sizeof has.size[0]) == 0;
+    bool same = bl_shape_equal(&has, shape);
     return same ? sum : bl_launch_reshape(context, sum, shape);
 }

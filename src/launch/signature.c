@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,6 +110,11 @@ static bool parse(const bl_row *row, bl_signature *s)
     return parse_items(s, row->skeleton, row->signature, (size_t)(colon - row->signature));
 }
 
+static void name_operand(bl_signature *s, int k, const char *name)
+{
+    snprintf(s->operand[k].name, sizeof s->operand[k].name, "%s", name);
+}
+
 /* Operand names of the maps, for reports. */
 static void name_map(bl_skeleton skeleton, bl_signature *s)
 {
@@ -123,10 +129,10 @@ static void name_map(bl_skeleton skeleton, bl_signature *s)
     if (skeleton >= (int)(sizeof names / sizeof names[0]) || names[skeleton][0] == NULL)
         return;
     while (s->n_in < 3 && names[skeleton][s->n_in][0] != '\0') {
-        strcpy(s->operand[s->n_in].name, names[skeleton][s->n_in]);
+        name_operand(s, s->n_in, names[skeleton][s->n_in]);
         s->n_in++;
     }
-    strcpy(s->operand[s->n_in].name, "y");
+    name_operand(s, s->n_in, "y");
     s->n_out = 1;
     s->is_valid = true;
 }

@@ -25,7 +25,9 @@ void bl_report_fault_fact(bl_report_fault *fault, const char *format, ...)
     va_start(args, format);
     vsnprintf(fault->facts + used, room - 1, format, args); /* one byte for the newline */
     va_end(args);
-    strcat(fault->facts, "\n");
+    size_t end = strlen(fault->facts);
+    fault->facts[end] = '\n';
+    fault->facts[end + 1] = '\0';
 }
 
 void bl_report_shape(const belay_shape *shape, bl_text *out)

@@ -10,6 +10,8 @@
 
 #include <belay/tensor.h>
 
+#include <string.h>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "device/device.h"
@@ -32,8 +34,8 @@ typedef struct bl_slot {
     uint32_t generation;
     bool is_alive;
     bool requires_grad; /* a leaf that collects, or the output of a recorded op */
-    int8_t dtype;
-    int8_t rank;
+    uint8_t dtype;
+    uint8_t rank;
     int32_t owner;
     uint32_t name;
     int64_t size[BELAY_MAX_RANK];
@@ -51,7 +53,7 @@ typedef struct bl_slot {
 typedef struct bl_death {
     uint32_t slot, generation;
     uint32_t name;
-    int8_t dtype, rank;
+    uint8_t dtype, rank;
     int64_t size[BELAY_MAX_RANK];
     uintptr_t site;
     uint64_t step;
@@ -247,6 +249,12 @@ belay_shape bl_slot_shape(const bl_slot *slot);
 int64_t bl_slot_elements(const bl_slot *slot);
 bool bl_slot_is_contiguous(const bl_slot *slot);
 static inline void *bl_slot_data(const bl_slot *slot) { return slot->data; }
+/* Sizes beyond the rank, and bytes between the fields, mean nothing. */
+static inline bool bl_shape_equal(const belay_shape *a, const belay_shape *b)
+{
+    return a->rank == b->rank && memcmp(a->size, b->size, (size_t)a->rank * sizeof a->size[0]) == 0;
+}
+
 /* Row-major strides of a shape; false when its elements overflow. */
 bool bl_shape_strides(const belay_shape *shape, int64_t stride[BELAY_MAX_RANK], int64_t *n_elements);
 

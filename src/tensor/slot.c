@@ -225,8 +225,8 @@ static belay_tensor slot_fill(belay_context *context, bl_storage *storage, int d
     uint32_t generation = slot->generation;
     *slot = (bl_slot){.generation = generation,
                       .is_alive = true,
-                      .dtype = (int8_t)dtype,
-                      .rank = (int8_t)shape->rank,
+                      .dtype = (uint8_t)dtype,
+                      .rank = (uint8_t)shape->rank,
                       .name = name,
                       .offset = offset,
                       .data = (char *)storage->data + offset * belay_dtype_size(dtype),

@@ -17,5 +17,6 @@ list(FILTER cli_all_sources INCLUDE REGEX "/generated/")
 add_executable(cli_sweep ${CMAKE_CURRENT_SOURCE_DIR}/cli/sweep.c ${cli_parts} ${cli_all_sources})
 target_compile_definitions(cli_sweep PRIVATE ${cli_definitions})
 target_link_libraries(cli_sweep PRIVATE belay_static)
+set_target_properties(cli_sweep PROPERTIES EXPORT_COMPILE_COMMANDS OFF) # its parts are named by belay_cli
 add_test(NAME cli/sweep COMMAND cli_sweep)
 set_tests_properties(cli/sweep PROPERTIES LABELS cli TIMEOUT 600 ENVIRONMENT "${belay_test_environment}")
