@@ -135,7 +135,7 @@ void bl_cli_put_real(bl_cli *cli, json_t *object, const char *key, double value)
 
 void bl_cli_put_text(bl_cli *cli, json_t *object, const char *key, const char *value)
 {
-    bl_cli_put(cli, object, key, value != NULL ? json_string(value) : json_null());
+    bl_cli_put(cli, object, key, bl_json_text(value));
 }
 
 static belay_code print_document(bl_cli *cli, bl_error *error)

@@ -148,6 +148,27 @@ belay_code bl_json_read(const char *path, int64_t limit, json_t **out, bl_error 
     return code;
 }
 
+static bool is_utf8(const char *bytes)
+{
+    int length = 1;
+    for (int64_t n = (int64_t)strlen(bytes); n > 0 && length > 0; n -= length, bytes += length)
+        length = bl_utf8_length(bytes, n);
+    return length > 0;
+}
+
+json_t *bl_json_text(const char *bytes)
+{
+    bl_text shown = {0};
+    if (bytes == NULL)
+        return json_null();
+    if (is_utf8(bytes))
+        return json_string(bytes);
+    bl_text_add_escaped(&shown, bytes, (int64_t)strlen(bytes), INT64_MAX);
+    json_t *text = shown.failed ? NULL : json_string(bl_text_get(&shown));
+    bl_text_fini(&shown);
+    return text;
+}
+
 typedef struct sink {
     bl_file_atomic *file;
     bl_error *error;

@@ -28,6 +28,10 @@ BL_MUST_USE belay_code bl_json_parse(const char *bytes, int64_t n_bytes, const c
 /* Reads a whole file of at most `limit` bytes (0: BL_JSON_CONFIG_LIMIT).  *out is the caller's (json_decref). */
 BL_MUST_USE belay_code bl_json_read(const char *path, int64_t limit, json_t **out, bl_error *error);
 
+/* A name of a file as a JSON text, NULL as null: JSON is UTF-8, a name may be anything, so that one that is no UTF-8 stands
+ * with its bytes as \xNN.  NULL without memory. */
+json_t *bl_json_text(const char *bytes);
+
 /* Replaces `path` atomically: indented by 2, keys in the order in which they were set, a newline at the end. */
 BL_MUST_USE belay_code bl_json_write(const char *path, const json_t *value, bl_error *error);
 

@@ -40,7 +40,7 @@ json_t *bl_setting_to_json(const void *object, const bl_setting_row *row)
     case BL_KIND_CHOICE:
         return json_string(row->choices[*(const int *)field]);
     case BL_KIND_TEXT:
-        return *(char *const *)field != NULL ? json_string(*(char *const *)field) : json_null();
+        return bl_json_text(*(char *const *)field);
     case BL_KIND_PAIRS:
         return pairs_to_json(field);
     case BL_KIND_FLAG:

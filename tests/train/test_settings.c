@@ -32,6 +32,22 @@ static void settings_start_with_the_defaults_of_their_rows(void **state)
     bl_settings_fini(&s);
 }
 
+/* JSON is UTF-8; a file may be called anything. */
+static void a_name_that_is_no_utf8_goes_to_json_with_its_bytes_shown(void **state)
+{
+    (void)state;
+    static const char *const names[][2] = {{"b\xff\n.tsv", "b\\xFF\\x0A.tsv"}, {"\xc3\xa9\n.tsv", "\xc3\xa9\n.tsv"}};
+    for (int i = 0; i < 2; i++) {
+        bl_settings s;
+        assert_int_equal(bl_settings_init(&s, NULL), BELAY_OK);
+        assert_int_equal(set(&s, BL_SETTING_valid, names[i][0], BL_SET_BY_CALLER), BELAY_OK);
+        json_t *json = bl_settings_to_json(&s);
+        assert_string_equal(json_string_value(json_object_get(json_object_get(json, "valid"), "value")), names[i][1]);
+        json_decref(json);
+        bl_settings_fini(&s);
+    }
+}
+
 /* Each row's default passes its own limits, unless words stand for it. */
 static void defaults_are_within_their_limits(void **state)
 {
@@ -191,6 +207,7 @@ int main(void)
         cmocka_unit_test(the_caller_wins_over_config_and_run_whatever_the_order),
         cmocka_unit_test(pairs_of_a_stronger_source_replace_and_of_the_same_add),
         cmocka_unit_test(json_gives_every_setting_back),
+        cmocka_unit_test(a_name_that_is_no_utf8_goes_to_json_with_its_bytes_shown),
         cmocka_unit_test(settings_survive_each_allocation_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
