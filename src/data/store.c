@@ -160,11 +160,14 @@ static belay_code split(walk *w)
         return bl_data_no_memory(w->error, "the validation part", s->n_rows);
     bl_data_order_choose(w->is_valid, s->n_rows, n_valid, w->plan->seed);
     TRY(keep_each_class(w, &n_valid));
-    if (n_valid == 0)
-        return bl_error_set(w->error, BELAY_DATA_EMPTY,
-                            "%s: valid_split %g leaves no validation part, as each label keeps one of the %" PRId64
-                            " rows for training",
-                            name_of(w), share, s->n_rows);
+    if (n_valid == 0) {
+        bl_error_set(w->error, BELAY_DATA_EMPTY,
+                     "%s: valid_split %g leaves no validation part, as each label keeps one of the %" PRId64
+                     " rows for training",
+                     name_of(w), share, s->n_rows);
+        bl_error_advise(w->error, "Give more rows, a validation file of its own, or a valid_split of 0.");
+        return BELAY_DATA_EMPTY;
+    }
     s->train = bl_alloc(s->n_rows - n_valid, sizeof *s->train);
     s->valid = bl_alloc(n_valid, sizeof *s->valid);
     if (s->train == NULL || s->valid == NULL)
@@ -214,9 +217,12 @@ static belay_code make_vocabulary(walk *w)
     if (!counts_while_scanning(w))
         TRY(walk_again(w, count_training_row));
     TRY(bl_data_vocabulary_fill(v, &w->tokens, w->plan->min_count, w->plan->max_tokens, w->error));
-    if (v->tokens.n == 0)
-        return bl_error_set(w->error, BELAY_DATA_EMPTY, "%s: no token stands in the texts at least %" PRId64 " time(s)",
-                            name_of(w), w->plan->min_count);
+    if (v->tokens.n == 0) {
+        bl_error_set(w->error, BELAY_DATA_EMPTY, "%s: no token stands in the texts at least %" PRId64 " time(s)",
+                     name_of(w), w->plan->min_count);
+        bl_error_advise(w->error, "Check that the column of the texts is the right one and is not empty.");
+        return BELAY_DATA_EMPTY;
+    }
     if (v->tokens.n == 1) {
         int64_t n_bytes;
         const char *bytes = bl_data_strings_get(&v->tokens, 0, &n_bytes);

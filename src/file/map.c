@@ -31,10 +31,12 @@ belay_code bl_file_map_create(const char *path, int64_t n_bytes, bl_file_map *ou
     *out = (bl_file_map){0};
     if (path == NULL)
         return map_memory(-1, "memory", n_bytes, PROT_READ | PROT_WRITE, out, error);
-    unlink(path); /* a reader of the old file keeps it whole, and a link laid there is not followed */
+    /* A reader of the old file keeps it whole, and a link laid there is not followed. */
+    if (unlink(path) != 0 && errno != ENOENT)
+        return fail(error, BELAY_FILE_WRITE, "replace", path, errno);
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
-        return fail(error, BELAY_FILE_OPEN, "create", path, errno);
+        return fail(error, BELAY_FILE_WRITE, "create", path, errno);
     int failed = posix_fallocate(fd, 0, n_bytes);
     belay_code code = failed != 0 ? fail(error, BELAY_FILE_WRITE, "give all its blocks to", path, failed)
                                   : map_memory(fd, path, n_bytes, PROT_READ | PROT_WRITE, out, error);

@@ -62,9 +62,13 @@ static void a_context_that_cannot_open_says_why_and_absorbs(void **state)
             "belay: index_policy is 9, which is no policy (conf.value)\n"
             "    try: Give a value inside the range that the message names.\n");
     refused(&(belay_options){.journal = "/nowhere/journal"}, 4,
-            "belay: cannot create /nowhere/journal (file.open)\n"
+            "belay: cannot create /nowhere/journal (file.write)\n"
             "    No such file or directory\n"
-            "    try: Check that the path exists and may be read.\n");
+            "    try: Check free space and permissions; what stood there before is untouched.\n");
+    refused(&(belay_options){.journal = "/dev"}, 4,
+            "belay: cannot replace /dev (file.write)\n"
+            "    Is a directory\n"
+            "    try: Check free space and permissions; what stood there before is untouched.\n");
 }
 
 static void null_options_are_all_defaults(void **state)
@@ -152,6 +156,8 @@ static void the_first_fault_since_the_last_step_is_in_front(void **state)
     assert_int_equal(belay_n_faults(context), 4);
     assert_true(belay_fault_get(context, 2, &fault));
     assert_int_equal(fault.code, BELAY_DATA_TEXT);
+    assert_true(belay_fault_get(context, 2, NULL));
+    assert_true(belay_fault_first(context, NULL));
     assert_false(belay_fault_get(context, 4, &fault));
     assert_false(belay_fault_get(context, -1, &fault));
     belay_faults_clear(context);
