@@ -59,10 +59,22 @@ static void destroy(void *object)
     bl_free(module);
 }
 
+static bool check_kind(belay_context *context, const belay_module_kind *kind)
+{
+    if (kind == NULL || kind->name == NULL || kind->forward == NULL)
+        bl_context_raise(context, BELAY_CONF_MISSING, "a module needs a kind with a name and a forward");
+    else if (kind->n_bytes < 0)
+        bl_context_raise(context, BELAY_CONF_VALUE, "n_bytes of %s is %" PRId64 ": it must be at least 0", kind->name,
+                         kind->n_bytes);
+    else
+        return true;
+    return false;
+}
+
 belay_module *belay_module_new(belay_context *context, const belay_module_kind *kind)
 {
     BL_ENTER(context);
-    if (!belay_is_open(context))
+    if (!belay_is_open(context) || !check_kind(context, kind))
         return &nil_module;
     belay_module *module = bl_alloc(1, sizeof *module);
     void *self = bl_alloc(1, kind->n_bytes);

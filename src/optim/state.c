@@ -247,7 +247,9 @@ bool belay_optimizer_state_get(const belay_optimizer *o, int64_t number, const c
 {
     if (o == NULL || number < 0 || number >= o->n_entries)
         return false;
-    *name = o->entry[number].name;
-    *tensor = o->entry[number].tensor;
+    if (name != NULL)
+        *name = o->entry[number].name;
+    if (tensor != NULL)
+        *tensor = o->entry[number].tensor;
     return true;
 }

@@ -172,7 +172,7 @@ bool belay_fault_get(const belay_context *context, int64_t number, belay_fault *
 {
     bool is_kept = context != NULL && number >= 0 && number < context->n_faults &&
                    (number < BL_MAX_FAULTS || number == context->first_fault);
-    if (is_kept)
+    if (is_kept && out != NULL)
         *out = context->faults[number < BL_MAX_FAULTS ? number : BL_MAX_FAULTS].fault;
     return is_kept;
 }

@@ -249,6 +249,9 @@ belay_code belay_checkpoint_save(belay_module *model, const char *path, const be
         return BELAY_CONF_ORDER;
     BL_ENTER(context);
     bl_error error = {0};
+    if (path == NULL || (n_metadata > 0 && metadata == NULL))
+        return bl_context_raise(context, BELAY_CONF_MISSING, "a checkpoint needs %s",
+                                path == NULL ? "the path of its file" : "the metadata that were promised");
     return bl_train_tell(context, save(model, path, metadata, n_metadata, &error), &error);
 }
 
@@ -259,5 +262,7 @@ belay_code belay_checkpoint_load(belay_module *model, const char *path)
         return BELAY_CONF_ORDER;
     BL_ENTER(context);
     bl_error error = {0};
+    if (path == NULL)
+        return bl_context_raise(context, BELAY_CONF_MISSING, "a checkpoint needs the path of its file");
     return bl_train_tell(context, load(model, path, &error), &error);
 }

@@ -11,10 +11,13 @@
 belay_code belay_evaluate(belay_module *model, belay_dataset *data, int64_t batch, belay_evaluation *out)
 {
     belay_context *context = belay_module_context(model);
-    *out = (belay_evaluation){.loss = (double)NAN, .accuracy = (double)NAN};
+    if (out != NULL)
+        *out = (belay_evaluation){.loss = (double)NAN, .accuracy = (double)NAN};
     if (context == NULL || belay_dataset_is_nil(data))
         return BELAY_CONF_ORDER;
     BL_ENTER(context);
+    if (out == NULL)
+        return bl_context_raise(context, BELAY_CONF_MISSING, "an evaluation needs room for its figures");
     bl_train_watch watch = {0};
     bl_train_room room = {0};
     bl_train_watch_init(&watch, context);
@@ -47,6 +50,8 @@ belay_class_figures belay_evaluation_class(const belay_evaluation *e, int64_t cl
 
 void belay_evaluation_fini(belay_evaluation *e)
 {
+    if (e == NULL)
+        return;
     bl_free(e->confusion);
     *e = (belay_evaluation){.loss = (double)NAN, .accuracy = (double)NAN};
 }
@@ -143,6 +148,9 @@ belay_code belay_predict(belay_module *model, const int64_t *ids, int64_t n, int
     const int64_t sizes[] = {n, seq, (int64_t)sizeof *ids};
     if (!bl_checked_product(sizes, 3, &n_bytes))
         return bl_context_raise(context, BELAY_CONF_VALUE, "ids of %" PRId64 " rows and %" PRId64 " columns", n, seq);
+    if (n > 0 && (ids == NULL || out == NULL))
+        return bl_context_raise(context, BELAY_CONF_MISSING, "a prediction of %" PRId64 " rows needs %s", n,
+                                ids == NULL ? "their ids" : "room for what is predicted");
     rows r = {.model = model, .ids = ids, .seq = seq, .out = out};
     bool was_training = belay_module_training_get(model), was_recording = belay_recording_set(context, false);
     belay_module_training_set(model, false);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A trained model read back from a run's folder.  The file's description of its model is believed only as far as the
  * file holds tensors of those sizes, so that what is made is never larger than what was read. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
@@ -26,7 +28,7 @@ static belay_run nil_run;
 
 /* ---- the description ---------------------------------------------------------------------------------------------- */
 
-enum { MAX_WIDTH = 65536, MAX_LAYERS = 64 };
+enum { MAX_WIDTH = 65536, MAX_LAYERS = 30 };
 
 typedef struct description {
     belay_text_classifier_options model;
@@ -114,6 +116,9 @@ static belay_code check_sizes(const bl_safetensors *file, const description *d, 
 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
+/* What may not be looked at may be there: opening it says why not. */
+static bool is_absent(const char *path) { return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR); }
+
 static belay_code find_checkpoint(const char *path, char **out, bl_error *error)
 {
     static const char *const names[] = {"best.safetensors", "last.safetensors"};
@@ -122,12 +127,12 @@ static belay_code find_checkpoint(const char *path, char **out, bl_error *error)
     for (int i = 0; i < BL_COUNT(names) && is_folder; i++) {
         bl_free(*out);
         *out = bl_file_join(path, names[i]);
-        if (*out == NULL || bl_file_kind_get(*out) != BL_FILE_ABSENT)
+        if (*out == NULL || !is_absent(*out))
             break;
     }
     if (*out == NULL)
         return bl_file_no_memory(error, "open", path);
-    if (!is_folder || bl_file_kind_get(*out) != BL_FILE_ABSENT)
+    if (!is_folder || !is_absent(*out))
         return BELAY_OK;
     bl_error_set(error, BELAY_FILE_OPEN, "no checkpoint was written to '%s' yet", path);
     bl_error_advise(error, "train until the end of an epoch; --resume starts such a run over");
@@ -198,6 +203,10 @@ belay_run *belay_run_open(belay_context *context, const char *path)
     if (!belay_is_open(context))
         return &nil_run;
     BL_ENTER(context);
+    if (path == NULL) {
+        bl_context_raise(context, BELAY_CONF_MISSING, "a run needs the path of its folder");
+        return &nil_run;
+    }
     belay_run *run = bl_alloc(1, sizeof *run);
     if (run == NULL || !bl_context_adopt(context, run, free_run)) {
         bl_free(run);
@@ -266,8 +275,8 @@ static belay_code predict_texts(belay_run *run, const char *const *texts, int64_
                                 belay_prediction *out)
 {
     for (int64_t i = 0; i < n; i++)
-        codes[i] =
-            belay_tokenizer_encode(run->tokenizer, texts[i], (int64_t)strlen(texts[i]), ids + i * run->seq, run->seq);
+        codes[i] = belay_tokenizer_encode(run->tokenizer, texts[i], texts[i] != NULL ? (int64_t)strlen(texts[i]) : -1,
+                                          ids + i * run->seq, run->seq);
     for (int64_t i = 0; i < n; i++)
         if (codes[i] != BELAY_OK)
             memset(ids + i * run->seq, 0, (size_t)run->seq * sizeof *ids);
@@ -285,6 +294,11 @@ belay_code belay_run_predict(belay_run *run, const char *const *texts, int64_t n
     BL_ENTER(run->context);
     if (run->tokenizer == NULL)
         return bl_context_raise(run->context, BELAY_CONF_ORDER, "'%s' has no tokenizer to read texts with", run->path);
+    if (n < 0)
+        return bl_context_raise(run->context, BELAY_CONF_VALUE, "%" PRId64 " texts to predict", n);
+    if (n > 0 && (texts == NULL || out == NULL))
+        return bl_context_raise(run->context, BELAY_CONF_MISSING, "a prediction of %" PRId64 " texts needs %s", n,
+                                texts == NULL ? "them" : "room for what is predicted");
     int64_t n_ids = 0;
     int64_t *ids = bl_checked_mul(n, run->seq, &n_ids) ? bl_alloc(n_ids, sizeof *ids) : NULL;
     belay_code *codes = bl_alloc(n, sizeof *codes);

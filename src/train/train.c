@@ -32,6 +32,9 @@ static belay_code set_options(bl_trainer *t, const belay_train_options *given)
     TRY(check_range(t, "batch", o->batch, 1));
     TRY(check_range(t, "accumulate", o->accumulate, 1));
     TRY(check_range(t, "patience", o->patience, 0));
+    if (o->n_skip > 0 && o->skip == NULL)
+        return bl_error_set(&t->error, BELAY_CONF_MISSING,
+                            "%" PRId64 " batches to skip were promised at a NULL pointer", o->n_skip);
     if (!(o->label_smoothing >= 0 && o->label_smoothing < 1))
         return bl_error_set(&t->error, BELAY_CONF_VALUE, "label_smoothing is %g, it must be from 0 to below 1",
                             o->label_smoothing);

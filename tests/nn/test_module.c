@@ -287,9 +287,30 @@ static void buffers_with_an_owner_or_a_gradient_are_refused(void **state)
     assert_int_equal(belay_close(context), 2);
 }
 
+static void a_kind_without_name_or_forward_or_with_a_negative_size_is_refused(void **state)
+{
+    (void)state;
+    static const belay_module_kind bad[] = {
+        {NULL, 0, gain_forward, NULL}, {"still", 0, NULL, NULL}, {"less", -8, gain_forward, NULL}};
+    belay_context *context = told_open();
+    int line = __LINE__ + 1;
+    assert_true(belay_module_is_nil(belay_module_new(context, NULL)));
+    expect_refusal(line, BELAY_CONF_MISSING, "a module needs a kind with a name and a forward");
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        told_clear();
+        line = __LINE__ + 1;
+        assert_true(belay_module_is_nil(belay_module_new(context, &bad[i])));
+        expect_refusal(line, bad[i].n_bytes < 0 ? BELAY_CONF_VALUE : BELAY_CONF_MISSING,
+                       bad[i].n_bytes < 0 ? "n_bytes of less is -8: it must be at least 0"
+                                          : "a module needs a kind with a name and a forward");
+    }
+    assert_int_equal(belay_close(context), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kind_without_name_or_forward_or_with_a_negative_size_is_refused),
         cmocka_unit_test(names_are_dotted_from_the_root_and_from_where_one_looks),
         cmocka_unit_test(walk_goes_own_parameters_first_then_child_by_child),
         cmocka_unit_test(parameters_and_buffers_outlive_scopes_and_die_with_the_root),

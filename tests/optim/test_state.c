@@ -55,7 +55,9 @@ static void state_is_named_after_its_parameters(void **state)
     }
     assert_false(belay_optimizer_state_get(o, BL_COUNT(names), &name, &tensor));
     assert_false(belay_optimizer_state_get(o, -1, &name, &tensor));
-    assert_true(belay_optimizer_state_get(o, 6, &name, &tensor));
+    assert_true(belay_optimizer_state_get(o, 6, &name, NULL));
+    assert_string_equal(name, names[6]);
+    assert_true(belay_optimizer_state_get(o, 6, NULL, &tensor));
     belay_shape shape = belay_tensor_shape(tensor);
     assert_true(shape.rank == 2 && shape.size[0] == 2 && shape.size[1] == 3);
     assert_int_equal(belay_tensor_dtype(tensor), BELAY_F64);

@@ -150,6 +150,60 @@ static void rows_with_bad_ids_are_refused_and_the_others_predicted(void **state)
     belay_close(context);
 }
 
+static void figures_and_predictions_without_room_are_refused(void **state)
+{
+    (void)state;
+    int64_t ids[SEQ] = {0}, label = 0;
+    belay_prediction p;
+    belay_context *context = belay_open(&(belay_options){.threads = 1, .no_journal = true});
+    belay_module *model = small_model(context, false);
+    belay_dataset *data = belay_dataset_ids(context, ids, &label, 1, &(belay_ids_options){.seq = SEQ});
+    belay_fault fault;
+    assert_int_equal(belay_evaluate(model, data, 0, NULL), BELAY_CONF_MISSING);
+    belay_evaluation_fini(NULL);
+    assert_int_equal(belay_predict(model, ids, 1, SEQ, NULL), BELAY_CONF_MISSING);
+    assert_int_equal(belay_predict(model, NULL, 1, SEQ, &p), BELAY_CONF_MISSING);
+    assert_int_equal(belay_checkpoint_save(model, NULL, NULL, 0), BELAY_CONF_MISSING);
+    assert_int_equal(belay_checkpoint_save(model, "unused", NULL, 1), BELAY_CONF_MISSING);
+    assert_int_equal(belay_checkpoint_load(model, NULL), BELAY_CONF_MISSING);
+    assert_true(belay_run_is_nil(belay_run_open(context, NULL)));
+    static const char *const headlines[] = {
+        "belay: an evaluation needs room for its figures (conf.missing)\n",
+        "belay: a prediction of 1 rows needs room for what is predicted (conf.missing)\n",
+        "belay: a prediction of 1 rows needs their ids (conf.missing)\n",
+        "belay: a checkpoint needs the path of its file (conf.missing)\n",
+        "belay: a checkpoint needs the metadata that were promised (conf.missing)\n",
+        "belay: a checkpoint needs the path of its file (conf.missing)\n",
+        "belay: a run needs the path of its folder (conf.missing)\n"};
+    for (int i = 0; i < 7; i++) {
+        assert_true(belay_fault_get(context, i, &fault));
+        assert_memory_equal(fault.text, headlines[i], strlen(headlines[i]));
+    }
+    assert_int_equal(belay_n_faults(context), 7);
+    assert_int_equal(belay_close(context), 2);
+}
+
+static void texts_that_are_not_there_are_refused(void **state)
+{
+    (void)state;
+    belay_train_result result;
+    belay_prediction p[2];
+    const char *texts[] = {NULL, "a"};
+    begin();
+    run_well(NULL, 0, &result);
+    belay_context *context = belay_open(&(belay_options){.threads = 1, .no_journal = true});
+    belay_run *run = belay_run_open(context, folder);
+    assert_int_equal(belay_run_predict(run, texts, 2, p), BELAY_OK);
+    assert_int_equal(p[0].code, BELAY_CONF_VALUE);
+    assert_int_equal(p[0].class_id, -1);
+    assert_int_equal(p[1].code, BELAY_OK);
+    assert_int_equal(belay_run_predict(run, NULL, 2, p), BELAY_CONF_MISSING);
+    assert_int_equal(belay_run_predict(run, texts, 2, NULL), BELAY_CONF_MISSING);
+    assert_int_equal(belay_run_predict(run, texts, -1, p), BELAY_CONF_VALUE);
+    belay_close(context);
+    end();
+}
+
 static void a_run_says_who_set_what(void **state)
 {
     (void)state;
@@ -288,6 +342,20 @@ static void a_folder_without_a_checkpoint_says_so(void **state)
     remove_folder(folder);
 }
 
+/* It is there all the same: that none was written yet would be the wrong advice. */
+static void a_checkpoint_that_may_not_be_looked_at_says_why(void **state)
+{
+    (void)state;
+    char path[512];
+    make_folder(folder);
+    mkdir(folder, 0700);
+    snprintf(path, sizeof path, "%s/best.safetensors", folder);
+    assert_int_equal(symlink("best.safetensors", path), 0);
+    expect_no_run(folder, BELAY_FILE_OPEN, "belay: cannot open '%s': Too many levels of symbolic links (file.open)",
+                  path);
+    remove_folder(folder);
+}
+
 static void a_file_that_describes_another_model_is_refused_by_the_first_difference(void **state)
 {
     (void)state;
@@ -374,12 +442,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_leaves_a_run_that_evaluates_and_predicts),
         cmocka_unit_test(rows_with_bad_ids_are_refused_and_the_others_predicted),
+        cmocka_unit_test(figures_and_predictions_without_room_are_refused),
+        cmocka_unit_test(texts_that_are_not_there_are_refused),
         cmocka_unit_test(a_run_says_who_set_what),
         cmocka_unit_test(a_job_goes_on_with_the_settings_of_its_run),
         cmocka_unit_test(every_kind_of_job_trains_and_reopens),
         cmocka_unit_test(a_job_that_cannot_begin_leaves_no_folder),
         cmocka_unit_test(a_job_into_a_run_is_refused_before_anything_is_touched),
         cmocka_unit_test(a_folder_without_a_checkpoint_says_so),
+        cmocka_unit_test(a_checkpoint_that_may_not_be_looked_at_says_why),
         cmocka_unit_test(a_file_that_describes_another_model_is_refused_by_the_first_difference),
         cmocka_unit_test(a_checkpoint_cut_short_anywhere_is_refused),
         cmocka_unit_test(loading_another_models_checkpoint_changes_nothing),

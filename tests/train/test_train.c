@@ -150,6 +150,14 @@ static void options_outside_of_their_range_are_refused_by_name(void **state)
     assert_int_equal(t.result.status, 2);
     assert_non_null(strstr(heard_words.text, "accumulate is -1, it must be from 1 to 4294967295 (conf.value)"));
     end_trial(&t);
+    heard_words = (told){0};
+    t = new_trial();
+    t.told = &heard_words;
+    t.options.n_skip = 2;
+    run_trial(&t);
+    assert_int_equal(t.code, BELAY_CONF_MISSING);
+    assert_non_null(strstr(heard_words.text, "2 batches to skip were promised at a NULL pointer (conf.missing)"));
+    end_trial(&t);
 }
 
 int main(void)
