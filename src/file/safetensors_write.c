@@ -33,6 +33,8 @@ typedef struct job {
 static belay_code check_text(const job *work, const char *what, const char *text, bl_error *error)
 {
     char quoted[BL_FILE_QUOTE];
+    if (text == NULL)
+        return bl_error_set(error, BELAY_CONF_MISSING, "%s for '%s' is NULL", what, work->path);
     int64_t n = (int64_t)strlen(text);
     if (bl_split_first_bad(text, n) == n)
         return BELAY_OK;

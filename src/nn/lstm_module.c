@@ -109,6 +109,10 @@ static bool read_sizes(belay_context *context, belay_tensor x, belay_tensor hh, 
 static bool call_is_legal(belay_context *context, belay_tensor x, belay_tensor h0, belay_tensor c0,
                           const belay_lstm_weights *weights, const belay_lstm_options *o, bl_lstm *s)
 {
+    if (weights == NULL) {
+        bl_context_raise(context, BELAY_CONF_MISSING, "lstm needs the weights of its layers");
+        return false;
+    }
     if (!bl_module_chance(context, "lstm", o->dropout) ||
         !read_sizes(context, x, weights[0].hh, o->layers != 0 ? o->layers : 1, s))
         return false;

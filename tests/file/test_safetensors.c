@@ -432,9 +432,10 @@ static void what_cannot_be_written_is_named_before_a_byte_is(void **state)
     expect_unwritable(&bad, 1, NULL, 0, "tensor 'bytes' for 'a.safetensors' has no bytes");
     two[0].name = "other", two[0].shape = huge, two[1].shape = huge;
     expect_unwritable(two, 2, NULL, 0, "the tensors for 'a.safetensors' pass 2^63 bytes together");
-    const bl_safetensors_pair twice[] = {{"k", "1"}, {"k", "2"}}, wrong = {"k", "\xff"};
+    const bl_safetensors_pair twice[] = {{"k", "1"}, {"k", "2"}}, wrong = {"k", "\xff"}, none = {"k", NULL};
     expect_unwritable(&good, 1, twice, 2, "the metadata key 'k' for 'a.safetensors' is given twice");
     expect_unwritable(&good, 1, &wrong, 1, "the metadata value '\\xFF' for 'a.safetensors' is not UTF-8");
+    expect_unwritable(&good, 1, &none, 1, "the metadata value for 'a.safetensors' is NULL");
     bad = good, bad.bytes = NULL, bad.fill = fill_never;
     expect_unwritable(&bad, 1, NULL, 0, "no bytes at 0, 3 wanted");
 }

@@ -167,6 +167,20 @@ static void bad_id_names_layer_and_parameter(void **state)
     assert_int_equal(belay_close(context), 3);
 }
 
+static void an_lstm_without_weights_is_a_fault(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    belay_tensor x = belay_zeros(context, BELAY_F32, belay_shape3(4, 5, 3)), none = {0};
+    int line = __LINE__ + 1;
+    belay_lstm_result r = belay_lstm(x, none, none, NULL, NULL);
+    assert_true(belay_tensor_is_nil(r.h_n));
+    told_expect("belay: lstm needs the weights of its layers (conf.missing)\n"
+                "    called at: test_classifier.c:%d\n" TOLD_START "%s",
+                line, told_try(BELAY_CONF_MISSING));
+    belay_close(context);
+}
+
 static void shapes_that_do_not_fit_an_lstm_are_named(void **state)
 {
     (void)state;
@@ -296,6 +310,7 @@ int main(void)
         cmocka_unit_test(mean_leaves_padding_out_unless_asked_for_all),
         cmocka_unit_test(training_lowers_the_loss),
         cmocka_unit_test(bad_id_names_layer_and_parameter),
+        cmocka_unit_test(an_lstm_without_weights_is_a_fault),
         cmocka_unit_test(shapes_that_do_not_fit_an_lstm_are_named),
         cmocka_unit_test(options_out_of_range_are_named),
         cmocka_unit_test(every_failing_allocation_is_a_named_fault),
