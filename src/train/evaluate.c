@@ -70,6 +70,14 @@ static belay_prediction prediction_of(const float *logits, int64_t n_classes)
     return (belay_prediction){.class_id = best, .probability = 1 / sum};
 }
 
+static bool are_finite(const float *values, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(values[i]))
+            return false;
+    return true;
+}
+
 /* Words for a fault about a row: its number in the caller's ids. */
 static bool describe_row(void *state, int64_t row, char *out, size_t size)
 {
@@ -99,6 +107,11 @@ static belay_code predict_rows(rows *r, int64_t first, int64_t n)
     belay_tensor logits = belay_forward(r->model, belay_tensor_name_set(tokens, "tokens"));
     bool is_good = watch.n_faults == 0 && !belay_tensor_is_nil(logits) &&
                    bl_train_read_logits(context, logits, &r->room, &n_rows, &n_classes) && n_rows == n;
+    if (is_good && !are_finite(r->room.logits, n * n_classes)) {
+        bl_context_raise(context, BELAY_NUM_NONFINITE, "the model gave %s a logit that is Inf or NaN",
+                         n == 1 ? "this row" : "these rows");
+        is_good = false;
+    }
     belay_scope_close(scope);
     bl_context_batch_set(context, 0, NULL, NULL);
     bl_train_watch_fini(&watch);

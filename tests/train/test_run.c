@@ -437,6 +437,23 @@ static void loading_another_models_checkpoint_changes_nothing(void **state)
     remove_folder(folder);
 }
 
+static void weights_that_are_not_finite_predict_nothing(void **state)
+{
+    (void)state;
+    told heard = {.n = 0};
+    const int64_t ids[SEQ] = {1, 2, 3};
+    const float wrong[CLASSES] = {0, NAN, 0};
+    belay_prediction prediction;
+    belay_context *context = belay_open(&(belay_options){.log = hear, .log_state = &heard, .no_journal = true});
+    belay_module *model = small_model(context, true);
+    assert_int_equal(belay_tensor_write(belay_module_find(model, "fc.bias"), wrong, sizeof wrong), BELAY_OK);
+    assert_int_equal(belay_predict(model, ids, 1, SEQ, &prediction), BELAY_OK);
+    assert_int_equal(prediction.code, BELAY_NUM_NONFINITE);
+    assert_int_equal(prediction.class_id, -1);
+    assert_non_null(strstr(heard.text, "belay: the model gave this row a logit that is Inf or NaN (num.nonfinite)\n"));
+    belay_close(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -454,6 +471,7 @@ int main(void)
         cmocka_unit_test(a_file_that_describes_another_model_is_refused_by_the_first_difference),
         cmocka_unit_test(a_checkpoint_cut_short_anywhere_is_refused),
         cmocka_unit_test(loading_another_models_checkpoint_changes_nothing),
+        cmocka_unit_test(weights_that_are_not_finite_predict_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
