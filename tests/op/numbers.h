@@ -14,6 +14,8 @@
 #include <belay/grad.h>
 #include <belay/op.h>
 
+#include "support/words.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

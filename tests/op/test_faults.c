@@ -21,7 +21,7 @@ static int line_told(int last)
         snprintf(text_, sizeof text_,                                                                                  \
                  "belay: %s (%s)\n    op: %s, called at test_faults.c:%d\n    tensors: %s; on cpu\n%s    try: %s\n",   \
                  headline, belay_code_name(code), op, line_told(__LINE__), tensors, when, belay_code_advice(code));    \
-        assert_string_equal(told, text_);                                                                              \
+        assert_words_equal(told, text_);                                                                               \
     } while (0)
 
 /* The same for what is refused before there is a kernel. */
@@ -32,7 +32,7 @@ static int line_told(int last)
         assert_true(belay_tensor_is_nil(call));                                                                        \
         snprintf(text_, sizeof text_, "belay: %s (%s)\n    called at: test_faults.c:%d\n%s    try: %s\n", headline,    \
                  belay_code_name(code), line_told(__LINE__), when, belay_code_advice(code));                           \
-        assert_string_equal(told, text_);                                                                              \
+        assert_words_equal(told, text_);                                                                               \
     } while (0)
 
 static belay_tensor zeros(belay_context *context, belay_dtype dtype, int64_t a, int64_t b)
@@ -144,7 +144,7 @@ static void handles_of_another_context_are_refused(void **state)
              "belay: operand 1 belongs to another context (life.foreign)\n    op: add, called at test_faults.c:%d\n"
              "    tensors: a [2, 3] f32; on cpu\n%s    try: %s\n",
              line, when, advice);
-    assert_string_equal(told, text);
+    assert_words_equal(told, text);
     REFUSED_EARLY(belay_embedding(a, i, NULL), "ids belongs to another context", BELAY_LIFE_FOREIGN);
     REFUSED_EARLY(belay_cross_entropy(a, i, NULL), "labels belongs to another context", BELAY_LIFE_FOREIGN);
     REFUSED_EARLY(belay_gather(a, 0, i, NULL), "index belongs to another context", BELAY_LIFE_FOREIGN);
@@ -193,7 +193,7 @@ static void dead_handles_are_refused_and_named(void **state)
                  calls[i].name, calls[i].line, died, when, belay_code_advice(BELAY_LIFE_STALE));
         strcat(want, text);
     }
-    assert_string_equal(told, want);
+    assert_words_equal(told, want);
     belay_close(context);
 }
 

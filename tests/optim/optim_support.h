@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/words.h"
+
 static char told[16384];
 
 static inline void remember(void *state, belay_code code, const char *text)

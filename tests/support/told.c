@@ -30,7 +30,7 @@ void told_expect(const char *format, ...)
     va_start(args, format);
     vsnprintf(expected, sizeof expected, format, args);
     va_end(args);
-    assert_string_equal(words, expected);
+    assert_words_equal(words, expected);
     told_clear();
 }
 

@@ -13,6 +13,8 @@
 #include <belay/grad.h>
 #include <belay/op.h>
 
+#include "support/words.h"
+
 /* Every paragraph since told_clear or told_open, one after the other. */
 const char *told(void);
 void told_clear(void);

@@ -94,7 +94,7 @@ static void check_planted(int kind, int64_t position, int threads, const trial *
     assert_int_equal(t.result.n_skipped, 2);
     expect_paragraph(expected, sizeof expected / 2, kind, position, 0, (int)(position / 4));
     expect_paragraph(expected + strlen(expected), sizeof expected / 2, kind, position, 1, (int)(position / 4));
-    assert_string_equal(heard_words.text, expected);
+    assert_words_equal(heard_words.text, expected);
     assert_same_weights(&t, without);
     assert_true(t.result.last_loss == without->result.last_loss);
     assert_true(t.result.train_loss == without->result.train_loss);

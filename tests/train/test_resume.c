@@ -229,7 +229,7 @@ static void expect_refusal(trial *t, belay_code code, const char *format, const 
     snprintf(text, sizeof text, format, path, run_trial_line);
     assert_int_equal(t->code, code);
     assert_int_equal(t->result.status, belay_code_status(code));
-    assert_string_equal(heard_words.text, text);
+    assert_words_equal(heard_words.text, text);
     end_trial(t);
     t->told = NULL;
 }

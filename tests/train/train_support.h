@@ -23,6 +23,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
+#include "support/words.h"
 
 enum { SEQ = 6, CLASSES = 3, VOCABULARY = 20, BATCH = 8 };
 
