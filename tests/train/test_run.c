@@ -346,7 +346,7 @@ static void a_folder_without_a_checkpoint_says_so(void **state)
 static void a_checkpoint_that_may_not_be_looked_at_says_why(void **state)
 {
     (void)state;
-    char path[600];
+    char path[sizeof folder + 32];
     make_folder(folder);
     mkdir(folder, 0700);
     snprintf(path, sizeof path, "%s/best.safetensors", folder);
