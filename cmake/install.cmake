@@ -11,9 +11,12 @@ endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # Linking the static library needs what the shared one already carries: packages where there are any, else flags.
-set(BELAY_PC_REQUIRES "jansson libutf8proc")
+set(BELAY_PC_REQUIRES "jansson libutf8proc zlib libzstd libpcre2-8")
 if(libdw_FOUND)
   string(APPEND BELAY_PC_REQUIRES " libdw")
+endif()
+if(hs_FOUND)
+  string(APPEND BELAY_PC_REQUIRES " libhs")
 endif()
 set(BELAY_PC_LIBS "${OpenMP_C_FLAGS} -lm -lpthread")
 if(BELAY_BLAS_IS_OPENBLAS AND openblas_FOUND)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The library from its rooms, and the binary.
-set(belay_rooms base file report proc kernel device/cpu tensor launch grad op nn optim data train)
+set(belay_rooms base file report proc kernel device/cpu tensor launch grad op nn optim data train triage)
 set(belay_sources "")
 foreach(room ${belay_rooms})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.c)
@@ -31,10 +31,15 @@ list(APPEND belay_sources ${generated}/cpu_families.c)
 
 add_library(belay_objects OBJECT ${belay_sources})
 target_link_libraries(belay_objects PUBLIC belay_flags
-  PUBLIC OpenMP::OpenMP_C belay_blas PkgConfig::jansson PkgConfig::utf8proc Threads::Threads m ${CMAKE_DL_LIBS})
+  PUBLIC OpenMP::OpenMP_C belay_blas PkgConfig::jansson PkgConfig::utf8proc
+  PkgConfig::zlib PkgConfig::zstd PkgConfig::pcre2 Threads::Threads m ${CMAKE_DL_LIBS})
 if(libdw_FOUND)
   target_link_libraries(belay_objects PUBLIC PkgConfig::libdw)
   target_compile_definitions(belay_objects PRIVATE BL_HAVE_LIBDW=1)
+endif()
+if(hs_FOUND)
+  target_link_libraries(belay_objects PUBLIC PkgConfig::hs)
+  target_compile_definitions(belay_objects PRIVATE BL_HAVE_HS=1)
 endif()
 
 add_library(belay_static STATIC)

@@ -26,7 +26,11 @@ build | pkg-config            | needed   | finding libraries
 build | libopenblas-dev       | needed   | matrix products
 build | libjansson-dev        | needed   | JSON
 build | libutf8proc-dev       | needed   | Unicode
+build | zlib1g-dev            | needed   | .gz
+build | libzstd-dev           | needed   | .zst
+build | libpcre2-dev          | needed   | patterns over lines of logs
 build | libdw-dev             | optional | source lines in reports (else: function+offset)
+build | libvectorscan-dev     | optional | many patterns at once over logs (else: a plain loop)
 build | ccache                | optional | faster second builds
 test  | libcmocka-dev         | needed   | unit tests
 test  | g++                   | needed   | public headers are tested as C++17 too
@@ -76,6 +80,7 @@ chosen() {
 # A tool that is on PATH counts, whoever installed it; elsewhere dpkg is asked, else pkg-config or the word lists.
 is_present() {
     case $1 in
+    libvectorscan-dev) pkg-config --exists libhs; return ;; # Hyperscan will do as well
     gcc | cmake | pkg-config | ccache | g++ | git | python3 | clang | clang-format | clang-tidy | cppcheck)
         command -v "$1" >/dev/null; return ;;
     ninja-build) command -v ninja >/dev/null; return ;;
@@ -92,6 +97,9 @@ is_present() {
     libjansson-dev) pkg-config --exists jansson ;;
     libutf8proc-dev) pkg-config --exists libutf8proc ;;
     libdw-dev) pkg-config --exists libdw ;;
+    zlib1g-dev) pkg-config --exists zlib ;;
+    libzstd-dev) pkg-config --exists libzstd ;;
+    libpcre2-dev) pkg-config --exists libpcre2-8 ;;
     libcmocka-dev) pkg-config --exists cmocka ;;
     libclang-rt-dev) echo 'int main(void) { return 0; }' | clang -fsanitize=address -x c -o /dev/null - 2>/dev/null ;;
     libomp-dev) echo | clang -fopenmp -include omp.h -E - >/dev/null 2>&1 ;;
