@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "triage/events.h"
+
+/* One (signal, file, rank): the first events, and the last in a place of its own. */
+typedef struct bucket {
+    int signal, file, rank;
+    int64_t n_seen;
+    bl_event *last;
+} bucket;
+
+typedef struct block { /* texts live in blocks that never move */
+    struct block *before;
+    int64_t n_bytes, capacity;
+    char bytes[];
+} block;
+
+struct bl_events {
+    bl_event **event; /* each its own allocation: pointers stay */
+    int64_t n_events, events_capacity;
+    bucket *buckets; /* open addressing; n_seen 0: empty */
+    int64_t n_buckets, buckets_capacity;
+    block *texts;
+    int64_t n_text_bytes;
+    bl_event *first[BL_N_SIGNALS], *end[BL_N_SIGNALS];
+    int64_t count[BL_N_SIGNALS];
+    bool is_sealed, lacks_memory;
+};
+
+bl_events *bl_events_new(void) { return bl_alloc(1, sizeof(bl_events)); }
+
+void bl_events_free(bl_events *events)
+{
+    if (events == NULL)
+        return;
+    for (int64_t i = 0; i < events->n_events; i++)
+        bl_free(events->event[i]);
+    for (block *b = events->texts, *before; b != NULL; b = before) {
+        before = b->before;
+        bl_free(b);
+    }
+    bl_free(events->event);
+    bl_free(events->buckets);
+    bl_free(events);
+}
+
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
+static const char *keep_text(bl_events *events, const char *bytes, int64_t n_bytes)
+{
+    enum { BLOCK = 65536 };
+    block *b = events->texts;
+    if (events->n_text_bytes + n_bytes + 1 > BL_EVENTS_BYTES)
+        return "";
+    if (b == NULL || b->capacity - b->n_bytes < n_bytes + 1) {
+        int64_t capacity = n_bytes + 1 > BLOCK ? n_bytes + 1 : BLOCK;
+        b = bl_alloc(1, (int64_t)sizeof(block) + capacity);
+        if (b == NULL) {
+            events->lacks_memory = true;
+            return "";
+        }
+        *b = (block){.before = events->texts, .capacity = capacity};
+        events->texts = b;
+    }
+    char *to = b->bytes + b->n_bytes;
+    memcpy(to, bytes, (size_t)n_bytes);
+    to[n_bytes] = '\0';
+    b->n_bytes += n_bytes + 1;
+    events->n_text_bytes += n_bytes + 1;
+    return to;
+}
+
+/* ---- buckets ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t hash(int signal, int file, int rank)
+{
+    uint64_t h = (uint64_t)signal * 1000003u + (uint64_t)(file + 1);
+    h = h * 1000003u + (uint64_t)(rank + 1);
+    return h ^ (h >> 29);
+}
+
+static bucket *place_of(bucket *buckets, int64_t capacity, int signal, int file, int rank)
+{
+    for (uint64_t i = hash(signal, file, rank);; i++) {
+        bucket *b = &buckets[i & (uint64_t)(capacity - 1)];
+        if (b->n_seen == 0 || (b->signal == signal && b->file == file && b->rank == rank))
+            return b;
+    }
+}
+
+static bool grow_buckets(bl_events *events)
+{
+    int64_t capacity = events->buckets_capacity == 0 ? 256 : 2 * events->buckets_capacity;
+    bucket *grown = bl_alloc(capacity, sizeof(bucket));
+    if (grown == NULL)
+        return false;
+    for (int64_t i = 0; i < events->buckets_capacity; i++) {
+        const bucket *old = &events->buckets[i];
+        if (old->n_seen > 0)
+            *place_of(grown, capacity, old->signal, old->file, old->rank) = *old;
+    }
+    bl_free(events->buckets);
+    events->buckets = grown;
+    events->buckets_capacity = capacity;
+    return true;
+}
+
+static bucket *bucket_of(bl_events *events, int signal, int file, int rank)
+{
+    if (2 * events->n_buckets >= events->buckets_capacity && !grow_buckets(events))
+        return NULL;
+    bucket *b = place_of(events->buckets, events->buckets_capacity, signal, file, rank);
+    if (b->n_seen == 0) {
+        *b = (bucket){.signal = signal, .file = file, .rank = rank};
+        events->n_buckets++;
+    }
+    return b;
+}
+
+/* ---- adding ------------------------------------------------------------------------------------------------------- */
+
+static bl_event *new_event(bl_events *events)
+{
+    if (events->n_events >= BL_EVENTS_MOST ||
+        !bl_grow(&events->event, &events->events_capacity, events->n_events + 1, sizeof(bl_event *)))
+        return NULL;
+    bl_event *event = bl_alloc(1, sizeof(bl_event));
+    if (event != NULL)
+        events->event[events->n_events++] = event;
+    return event;
+}
+
+bl_event *bl_events_add(bl_events *events, bl_signal signal, const bl_line *line, int64_t time, int segment)
+{
+    bucket *b = bucket_of(events, (int)signal, line->file, line->rank);
+    if (b == NULL) {
+        events->lacks_memory = true;
+        return NULL;
+    }
+    events->count[signal]++;
+    b->n_seen++;
+    bl_event *event = b->n_seen <= BL_EVENTS_KEPT ? new_event(events) : b->last;
+    if (event == NULL) {
+        events->lacks_memory = events->lacks_memory || events->n_events < BL_EVENTS_MOST;
+        return NULL;
+    }
+    *event = (bl_event){.signal = signal,
+                        .file = line->file,
+                        .line = line->number,
+                        .rank = line->rank,
+                        .segment = segment,
+                        .time = time,
+                        .has_own_time = line->time_kind == BL_TIME_WALL,
+                        .n_like = b->n_seen - 1};
+    event->text = keep_text(events, line->text, line->n_text < BL_EVENT_TEXT ? line->n_text : BL_EVENT_TEXT);
+    b->last = event;
+    return event;
+}
+
+static void link_in(bl_events *events, bl_event *event)
+{
+    bl_event **slot = events->first[event->signal] == NULL ? &events->first[event->signal]
+                                                           : &events->end[event->signal]->next;
+    *slot = event;
+    events->end[event->signal] = event;
+}
+
+bl_event *bl_events_derive(bl_events *events, bl_signal signal, const bl_event *base)
+{
+    bl_event *event = new_event(events);
+    if (event == NULL) {
+        events->lacks_memory = true;
+        return NULL;
+    }
+    *event = base != NULL ? *base : (bl_event){.file = -1, .rank = -1, .time = BL_NO_TIME, .text = ""};
+    event->signal = signal;
+    event->next = NULL;
+    event->n_like = 0;
+    events->count[signal]++;
+    link_in(events, event);
+    return event;
+}
+
+void bl_event_fact(bl_events *events, bl_event *event, const char *name, const char *value, int64_t n_bytes)
+{
+    enum { MOST = 256 };
+    if (event == NULL || event->n_facts == BL_EVENT_FACTS)
+        return;
+    const char *kept = keep_text(events, value, n_bytes < MOST ? n_bytes : MOST);
+    event->facts[event->n_facts++] = (bl_fact){.name = name, .value = kept, .rank = -1};
+}
+
+void bl_event_fact_of(bl_events *events, bl_event *event, const char *name, int rank, const char *format, ...)
+{
+    char value[256];
+    va_list arguments;
+    if (event == NULL)
+        return;
+    va_start(arguments, format);
+    vsnprintf(value, sizeof value, format, arguments);
+    va_end(arguments);
+    int before = event->n_facts;
+    bl_event_fact(events, event, name, value, (int64_t)strlen(value));
+    if (event->n_facts > before)
+        event->facts[before].rank = rank;
+}
+
+bool bl_events_lack_memory(const bl_events *events) { return events->lacks_memory; }
+
+/* ---- order --------------------------------------------------------------------------------------------------------- */
+
+static int compare(const bl_event *a, const bl_event *b)
+{
+    bool timed = a->time != BL_NO_TIME && b->time != BL_NO_TIME && a->file != b->file;
+    if (timed && a->time != b->time)
+        return a->time < b->time ? -1 : 1;
+    if (a->file != b->file)
+        return a->file < b->file ? -1 : 1;
+    if (a->line != b->line)
+        return a->line < b->line ? -1 : 1;
+    return (int)a->signal - (int)b->signal;
+}
+
+bool bl_event_before(const bl_event *a, const bl_event *b) { return compare(a, b) < 0; }
+
+/* A total order for the sort: whoever has a time comes by it, the others after. */
+static int compare_for_sort(const void *left, const void *right)
+{
+    const bl_event *a = *(bl_event *const *)left, *b = *(bl_event *const *)right;
+    int64_t time_a = a->time == BL_NO_TIME ? INT64_MAX : a->time, time_b = b->time == BL_NO_TIME ? INT64_MAX : b->time;
+    if (time_a != time_b)
+        return time_a < time_b ? -1 : 1;
+    return compare(a, b);
+}
+
+void bl_events_seal(bl_events *events)
+{
+    if (events->n_events > 1)
+        qsort(events->event, (size_t)events->n_events, sizeof(bl_event *), compare_for_sort);
+    for (int64_t i = 0; i < events->n_events; i++)
+        link_in(events, events->event[i]);
+    events->is_sealed = true;
+}
+
+bl_event *bl_events_first(const bl_events *events, bl_signal signal) { return events->first[signal]; }
+
+int64_t bl_events_count(const bl_events *events, bl_signal signal) { return events->count[signal]; }
+
+int64_t bl_events_n(const bl_events *events) { return events->n_events; }
+
+bl_event *bl_events_at(const bl_events *events, int64_t i) { return events->event[i]; }
+
+/* ---- facts --------------------------------------------------------------------------------------------------------- */
+
+const char *bl_event_get(const bl_event *event, const char *name)
+{
+    for (int i = 0; i < event->n_facts; i++)
+        if (strcmp(event->facts[i].name, name) == 0)
+            return event->facts[i].value;
+    return NULL;
+}
+
+bool bl_event_number(const bl_event *event, const char *name, int64_t *out)
+{
+    const char *text = bl_event_get(event, name);
+    char *end = NULL;
+    if (text == NULL || *text == '\0')
+        return false;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno != 0 || *end != '\0')
+        return false;
+    *out = value;
+    return true;
+}

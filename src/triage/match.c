@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "triage/match.h"
+
+enum { MOST_LINE = 65536 };
+#define MATCH_LIMIT 100000 /* steps of PCRE2 for one pattern and line: a hostile line costs no more */
+
+struct bl_matcher {
+    bl_anchors anchors;
+    pcre2_code *code[BL_N_SIGNALS];
+    pcre2_code *hint, *outcome;
+    pcre2_match_data *data, *check;
+    pcre2_match_context *context;
+    int always[BL_N_SIGNALS], n_always; /* rows without an anchor */
+    int group[BL_N_SIGNALS];            /* number of the first row of its group */
+};
+
+/* Words before an error that say that it is only spoken of. */
+static const char hint_pattern[] =
+    "(?i)\\b(?:if (?:you|it|this|the \\w+) (?:see|sees|get|gets|hit|hits|encounter|encounters|fails?|raises?|happens)|"
+    "expect(?:ed|s)?|e\\.g\\.|for example|for instance|hint|tip|such as|known (?:issue|problem|error)|troubleshoot\\w*|"
+    "will get|you (?:may|might|will) (?:see|get)|in case of|may (?:raise|cause|result)|can (?:raise|cause|result)|"
+    "look(?:s|ing)? for|grep|assert_?raises|pytest\\.raises|simulat(?:e|ed|ing)|inject(?:ed|ing)?|fixed|changelog|docs?:|"
+    "no )\\b";
+/* Ends of a line that say that all is well. */
+static const char outcome_pattern[] = "(?i)(?:\\.\\.\\. ?ok|\\bok|\\bPASSED|\\bpassed|\\[ +OK \\].*)\\s*$";
+
+/* ---- building ------------------------------------------------------------------------------------------------------ */
+
+static belay_code compile(const char *pattern, const char *name, pcre2_code **out, bl_error *error)
+{
+    int number = 0;
+    PCRE2_SIZE offset = 0;
+    *out = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_DUPNAMES | PCRE2_NEVER_UTF | PCRE2_MULTILINE, &number, &offset,
+                         NULL);
+    if (*out == NULL)
+        return bl_error_set(error, BELAY_BUG_INVARIANT, "the pattern of signal %s does not compile at byte %zu", name,
+                            offset);
+    (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE);
+    return BELAY_OK;
+}
+
+static int group_of(int row)
+{
+    size_t length = strcspn(bl_signals[row].name, "_");
+    for (int i = 0; i < row; i++)
+        if (strncmp(bl_signals[i].name, bl_signals[row].name, length) == 0 && bl_signals[i].name[length] == '_')
+            return i;
+    return row;
+}
+
+static belay_code build(bl_matcher *matcher, bl_error *error)
+{
+    matcher->data = pcre2_match_data_create(32, NULL);
+    matcher->check = pcre2_match_data_create(1, NULL);
+    matcher->context = pcre2_match_context_create(NULL);
+    if (!bl_anchors_init(&matcher->anchors) || matcher->data == NULL || matcher->check == NULL ||
+        matcher->context == NULL)
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the patterns");
+    pcre2_set_match_limit(matcher->context, MATCH_LIMIT);
+    TRY(compile(hint_pattern, "(hint)", &matcher->hint, error));
+    TRY(compile(outcome_pattern, "(outcome)", &matcher->outcome, error));
+    for (int i = 0; i < BL_N_SIGNALS; i++) {
+        matcher->group[i] = group_of(i);
+        if (bl_signals[i].pattern[0] == '\0')
+            continue;
+        TRY(compile(bl_signals[i].pattern, bl_signals[i].name, &matcher->code[i], error));
+        if (bl_signals[i].anchors[0] == '\0')
+            matcher->always[matcher->n_always++] = i;
+    }
+    return BELAY_OK;
+}
+
+belay_code bl_matcher_new(bl_matcher **out, bl_error *error)
+{
+    bl_matcher *matcher = bl_alloc(1, sizeof *matcher);
+    if (matcher == NULL)
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the patterns");
+    belay_code code = build(matcher, error);
+    if (code != BELAY_OK) {
+        bl_matcher_free(matcher);
+        return code;
+    }
+    *out = matcher;
+    return BELAY_OK;
+}
+
+void bl_matcher_free(bl_matcher *matcher)
+{
+    if (matcher == NULL)
+        return;
+    for (int i = 0; i < BL_N_SIGNALS; i++)
+        pcre2_code_free(matcher->code[i]);
+    pcre2_code_free(matcher->hint);
+    pcre2_code_free(matcher->outcome);
+    pcre2_match_data_free(matcher->data);
+    pcre2_match_data_free(matcher->check);
+    pcre2_match_context_free(matcher->context);
+    bl_anchors_fini(&matcher->anchors);
+    bl_free(matcher);
+}
+
+const bl_anchors *bl_matcher_anchors(const bl_matcher *matcher) { return &matcher->anchors; }
+
+/* ---- one line -------------------------------------------------------------------------------------------------------- */
+
+static bool matches(bl_matcher *matcher, const pcre2_code *code, pcre2_match_data *data, const char *text, size_t n)
+{
+    return pcre2_match(code, (PCRE2_SPTR)text, n, 0, 0, data, matcher->context) >= 0;
+}
+
+/* The error stands behind a quotation mark that does not belong to an exception's own printing, RuntimeError('...'). */
+static bool is_behind_mark(const char *text, size_t start)
+{
+    if (start == 0 || strchr("'\"`", text[start - 1]) == NULL)
+        return false;
+    size_t end = start - 1;
+    return !(end > 0 && text[end - 1] == '(' && end > 1 && strchr("rn", text[end - 2]) != NULL); /* Error(, Exception( */
+}
+
+static bool is_spoken_of(bl_matcher *matcher, const bl_line *line, size_t n, size_t start)
+{
+    return is_behind_mark(line->text, start) || matches(matcher, matcher->hint, matcher->check, line->text, start) ||
+           matches(matcher, matcher->outcome, matcher->check, line->text, n);
+}
+
+static void add_facts(const bl_matcher *matcher, int row, const bl_line *line, bl_events *events, bl_event *event)
+{
+    uint32_t n_names = 0, entry_size = 0;
+    PCRE2_SPTR table = NULL;
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(matcher->data);
+    uint32_t n_pairs = pcre2_get_ovector_count(matcher->data);
+    pcre2_pattern_info(matcher->code[row], PCRE2_INFO_NAMECOUNT, &n_names);
+    pcre2_pattern_info(matcher->code[row], PCRE2_INFO_NAMEENTRYSIZE, &entry_size);
+    pcre2_pattern_info(matcher->code[row], PCRE2_INFO_NAMETABLE, &table);
+    for (uint32_t i = 0; i < n_names; i++) {
+        PCRE2_SPTR entry = table + i * entry_size;
+        uint32_t group = ((uint32_t)entry[0] << 8) | entry[1];
+        if (group < n_pairs && at[2 * group] != PCRE2_UNSET)
+            bl_event_fact(events, event, (const char *)entry + 2, line->text + at[2 * group],
+                          (int64_t)(at[2 * group + 1] - at[2 * group]));
+    }
+}
+
+static void try_row(bl_matcher *matcher, int row, const bl_line *line, const bl_place *place, bl_events *events,
+                    bool *group_done)
+{
+    size_t n = line->n_text < MOST_LINE ? (size_t)line->n_text : MOST_LINE;
+    bool is_failure = bl_signals[row].role == BL_ROLE_FAULT || bl_signals[row].role == BL_ROLE_ECHO;
+    if (group_done[matcher->group[row]] || matcher->code[row] == NULL || (is_failure && place->is_quoted))
+        return;
+    if (!matches(matcher, matcher->code[row], matcher->data, line->text, n))
+        return;
+    group_done[matcher->group[row]] = true;
+    if (is_failure && is_spoken_of(matcher, line, n, pcre2_get_startchar(matcher->data)))
+        return;
+    bl_event *event = bl_events_add(events, (bl_signal)row, line, place->time, place->segment);
+    if (event != NULL)
+        add_facts(matcher, row, line, events, event);
+}
+
+static void want_anchor(const bl_anchors *anchors, int anchor, bool *wanted)
+{
+    for (int i = anchors->first[anchor]; i < anchors->first[anchor + 1]; i++)
+        wanted[anchors->signals[i]] = true;
+}
+
+/* The rows to try. */
+static void mark_rows(const bl_matcher *matcher, const bl_line *line, const int *anchors, int n_anchors, bool *wanted)
+{
+    for (int i = 0; i < n_anchors; i++)
+        want_anchor(&matcher->anchors, anchors[i], wanted);
+    for (int a = 0; n_anchors < 0 && a < matcher->anchors.n; a++)
+        if (memmem(line->text, (size_t)line->n_text, matcher->anchors.list[a], strlen(matcher->anchors.list[a])) !=
+            NULL)
+            want_anchor(&matcher->anchors, a, wanted);
+}
+
+void bl_matcher_line(bl_matcher *matcher, const bl_line *line, const int *anchors, int n_anchors, const bl_place *place,
+                     bl_events *events)
+{
+    bool wanted[BL_N_SIGNALS] = {false}, group_done[BL_N_SIGNALS] = {false};
+    mark_rows(matcher, line, anchors, n_anchors, wanted);
+    for (int i = 0; place->is_whole_read && i < matcher->n_always; i++)
+        wanted[matcher->always[i]] = true;
+    for (int row = 0; row < BL_N_SIGNALS; row++)
+        if (wanted[row])
+            try_row(matcher, row, line, place, events, group_done);
+}
