@@ -5,6 +5,7 @@
 #define BL_TRIAGE_CASE_H
 
 #include "triage/events.h"
+#include "triage/gpu.h"
 
 typedef struct bl_source {
     const char *path; /* as given, or as found in a folder */
@@ -18,7 +19,7 @@ typedef struct bl_case {
     bl_events *events; /* sealed */
     bl_source *sources;
     int n_sources;
-    struct bl_gpus *gpus; /* what the kernel logs say, judged; NULL: none given */
+    bl_gpu_fold *gpus; /* what the kernel logs say */
 } bl_case;
 
 /* Sanitizers, debuggers, core dumps: their blocks of lines become one event each. */

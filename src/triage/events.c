@@ -154,6 +154,7 @@ bl_event *bl_events_add(bl_events *events, bl_signal signal, const bl_line *line
                         .file = line->file,
                         .line = line->number,
                         .rank = line->rank,
+                        .pid = line->pid,
                         .segment = segment,
                         .time = time,
                         .has_own_time = line->time_kind == BL_TIME_WALL,
@@ -178,7 +179,7 @@ bl_event *bl_events_derive(bl_events *events, bl_signal signal, const bl_event *
         events->lacks_memory = true;
         return NULL;
     }
-    *event = base != NULL ? *base : (bl_event){.file = -1, .rank = -1, .time = BL_NO_TIME, .text = ""};
+    *event = base != NULL ? *base : (bl_event){.file = -1, .rank = -1, .pid = -1, .time = BL_NO_TIME, .text = ""};
     event->signal = signal;
     event->next = NULL;
     event->n_like = 0;
@@ -237,6 +238,13 @@ static int compare_for_sort(const void *left, const void *right)
     if (time_a != time_b)
         return time_a < time_b ? -1 : 1;
     return compare(a, b);
+}
+
+void bl_events_name_pid(bl_events *events, int64_t pid, int rank)
+{
+    for (int64_t i = 0; i < events->n_events; i++)
+        if (events->event[i]->pid == pid && events->event[i]->rank < 0)
+            events->event[i]->rank = rank;
 }
 
 void bl_events_seal(bl_events *events)

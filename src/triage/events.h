@@ -54,6 +54,9 @@ void bl_event_fact_of(bl_events *events, bl_event *event, const char *name, int 
     BL_PRINTF(5, 6);
 bool bl_events_lack_memory(const bl_events *events);
 
+/* Process `pid` was this rank: its events that had none get it.  Before sealing. */
+void bl_events_name_pid(bl_events *events, int64_t pid, int rank);
+
 /* Puts the events in order: by time where known, then file and line.  From now on events are found. */
 void bl_events_seal(bl_events *events);
 

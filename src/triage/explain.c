@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "triage/explain.h"
+#include "triage/read_log.h"
+#include "triage/sources.h"
+
+struct bl_explain {
+    bl_log_reader reader;
+    bl_sources sources;
+    bl_case c;
+    bl_findings findings;
+    bl_text notes; /* one a line */
+};
+
+static belay_code read_one(bl_explain *e, int file, int *n_read, bl_error *first)
+{
+    bl_error error = {0};
+    belay_code code = bl_log_read(&e->reader, &e->sources.list[file], file, &error);
+    if (code == BELAY_OK) {
+        (*n_read)++;
+        return BELAY_OK;
+    }
+    if (first->code == BELAY_OK)
+        *first = error;
+    bl_text_format(&e->notes, "not read: %s\n", error.what);
+    return code == BELAY_MEM_EXHAUSTED ? code : BELAY_OK;
+}
+
+static belay_code read_all(bl_explain *e, bl_error *error)
+{
+    bl_error first = {0};
+    int n_read = 0;
+    for (int file = 0; file < e->sources.n; file++)
+        if (read_one(e, file, &n_read, &first) != BELAY_OK)
+            break;
+    if (first.code != BELAY_OK && (n_read == 0 || first.code == BELAY_MEM_EXHAUSTED)) {
+        *error = first;
+        return first.code;
+    }
+    for (int i = 0; i < e->reader.n_pids; i++)
+        bl_events_name_pid(e->reader.events, e->reader.pids[i].pid, e->reader.pids[i].rank);
+    if (e->reader.lacks_memory || bl_events_lack_memory(e->reader.events))
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to keep what was found in the logs");
+    return BELAY_OK;
+}
+
+static belay_code conclude(bl_explain *e, bl_error *error)
+{
+    bl_events_seal(e->reader.events);
+    e->c = (bl_case){.events = e->reader.events,
+                     .sources = e->sources.list,
+                     .n_sources = e->sources.n,
+                     .gpus = e->reader.gpus};
+    bl_derive_tools(&e->c);
+    bl_derive_numbers(&e->c);
+    bl_derive_sessions(&e->c);
+    bl_derive_machine(&e->c);
+    bl_derive_ranks(&e->c);
+    if (bl_events_lack_memory(e->reader.events))
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to judge what was found in the logs");
+    return bl_findings_reach(&e->c, &e->findings, error);
+}
+
+static belay_code run(bl_explain *e, const bl_explain_options *options, bl_error *error)
+{
+    TRY(bl_sources_find(options->paths, options->n_paths, &e->sources, &e->notes, error));
+    TRY(bl_log_reader_init(&e->reader, error));
+    TRY(read_all(e, error));
+    return conclude(e, error);
+}
+
+belay_code bl_explain_run(const bl_explain_options *options, bl_explain **out, bl_error *error)
+{
+    bl_explain *e = bl_alloc(1, sizeof *e);
+    if (e == NULL)
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to read logs");
+    belay_code code = run(e, options, error);
+    if (code != BELAY_OK) {
+        bl_explain_free(e);
+        return code;
+    }
+    *out = e;
+    return BELAY_OK;
+}
+
+void bl_explain_free(bl_explain *e)
+{
+    if (e == NULL)
+        return;
+    bl_log_reader_fini(&e->reader);
+    bl_sources_fini(&e->sources);
+    bl_text_fini(&e->notes);
+    bl_free(e);
+}
+
+const bl_findings *bl_explain_findings(const bl_explain *e) { return &e->findings; }
+
+const bl_case *bl_explain_case(const bl_explain *e) { return &e->c; }
+
+const char *bl_explain_notes(const bl_explain *e) { return bl_text_get(&e->notes); }

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `belay explain` as a call: logs in, findings out.  Inputs are files of any size (the first bl_explain_whole bytes and
+ * the last lines of each are looked at line by line, of the rest the lines that hold an anchor), folders, and "-" for
+ * standard input.  Memory is bounded; nothing found in a log is executed, opened or followed. */
+#ifndef BL_TRIAGE_EXPLAIN_H
+#define BL_TRIAGE_EXPLAIN_H
+
+#include "triage/findings.h"
+
+typedef struct bl_explain bl_explain;
+
+typedef struct bl_explain_options {
+    const char *const *paths;
+    int n_paths;
+    const char *history; /* folder of the GPUs' history; NULL: none is read or written */
+} bl_explain_options;
+
+/* What could not be read is a note, unless nothing could.  Codes: file.*, mem.exhausted. */
+BL_MUST_USE belay_code bl_explain_run(const bl_explain_options *options, bl_explain **out, bl_error *error);
+void bl_explain_free(bl_explain *explain);
+
+const bl_findings *bl_explain_findings(const bl_explain *explain);
+const bl_case *bl_explain_case(const bl_explain *explain);
+/* Notes about the inputs, one a line; "" for none. */
+const char *bl_explain_notes(const bl_explain *explain);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "triage/read_log.h"
+
+enum { FENCE_LINES = 200 };
+
+/* One file while it is read. */
+typedef struct reading {
+    bl_log_reader *reader;
+    int file;
+    char scratch[bl_scan_line_max];
+    bl_kernel_reader kernel;
+    int64_t time; /* of the last stamp */
+    int segment;
+    bool is_document; /* the command of this segment prints a file that is no log */
+    int64_t fence;    /* line of an open ``` of Markdown, 0: none */
+} reading;
+
+belay_code bl_log_reader_init(bl_log_reader *reader, bl_error *error)
+{
+    *reader = (bl_log_reader){0};
+    TRY(bl_matcher_new(&reader->matcher, error));
+    const bl_anchors *anchors = bl_matcher_anchors(reader->matcher);
+    TRY(bl_scan_new(anchors->list, anchors->n, &reader->scan, error));
+    reader->events = bl_events_new();
+    reader->gpus = bl_gpu_fold_new();
+    if (reader->events == NULL || reader->gpus == NULL)
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to read logs");
+    return BELAY_OK;
+}
+
+void bl_log_reader_fini(bl_log_reader *reader)
+{
+    bl_matcher_free(reader->matcher);
+    bl_scan_free(reader->scan);
+    bl_events_free(reader->events);
+    bl_gpu_fold_free(reader->gpus);
+}
+
+/* ---- sessions ----------------------------------------------------------------------------------------------------- */
+
+static bool begins_with(const char *text, int64_t n, const char *word)
+{
+    int64_t length = (int64_t)strlen(word);
+    return n >= length && memcmp(text, word, (size_t)length) == 0;
+}
+
+/* Bytes of "NAME=value NAME=value " at the beginning of a command, 0 for none. */
+static int64_t assignments(const char *text, int64_t n)
+{
+    int64_t end = 0;
+    for (int64_t at = 0; at < n;) {
+        int64_t name = at;
+        while (at < n && (isupper((unsigned char)text[at]) || isdigit((unsigned char)text[at]) || text[at] == '_'))
+            at++;
+        if (at - name < 2 || at >= n || text[at] != '=')
+            break;
+        while (at < n && text[at] != ' ')
+            at++;
+        while (at < n && text[at] == ' ')
+            at++;
+        end = at;
+    }
+    return end < n ? end : 0; /* a command must follow */
+}
+
+/* Where the command of a prompt line begins ("$ cmd", "user@host:~$ cmd", "NAME=value cmd"), -1 when it is none. */
+static int64_t command_of(const char *text, int64_t n)
+{
+    int64_t at = 0;
+    while (at < n && (isalnum((unsigned char)text[at]) || strchr("@:~/._-()", text[at]) != NULL))
+        at++;
+    if (at + 2 < n && (text[at] == '$') && text[at + 1] == ' ' && text[at + 2] != ' ')
+        return at + 2;
+    return assignments(text, n) > 0 ? 0 : -1;
+}
+
+static bool ends_in(const char *text, int64_t n, const char *ending)
+{
+    int64_t length = (int64_t)strlen(ending);
+    return n >= length && memcmp(text + n - length, ending, (size_t)length) == 0;
+}
+
+/* "cat README.md": what follows is a text that somebody wrote, not what a program said. */
+static bool prints_document(const char *command, int64_t n)
+{
+    static const char *const printers[] = {"cat ", "less ", "more ", "head ", "tail ", "bat ", "sed -n", "git diff",
+                                           "git show", "man ", "grep "};
+    static const char *const endings[] = {".md", ".rst", ".txt", ".py", ".html", ".sh", ".c", ".cc", ".cpp", ".cu",
+                                          ".h", ".yaml", ".yml", ".json", ".toml"};
+    bool prints = false;
+    for (size_t i = 0; i < sizeof printers / sizeof printers[0]; i++)
+        prints = prints || begins_with(command, n, printers[i]);
+    if (!prints || begins_with(command, n, "git") || begins_with(command, n, "man "))
+        return prints;
+    while (n > 0 && isspace((unsigned char)command[n - 1]))
+        n--;
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (ends_in(command, n, endings[i]))
+            return true;
+    return false;
+}
+
+static void follow_session(reading *r, const bl_line *line)
+{
+    int64_t command = command_of(line->text, line->n_text);
+    if (command >= 0) {
+        r->segment++;
+        r->fence = 0;
+        r->is_document = prints_document(line->text + command, line->n_text - command);
+    } else if (begins_with(line->text, line->n_text, "```")) {
+        r->fence = r->fence == 0 ? line->number : 0;
+    }
+    if (r->fence != 0 && line->number - r->fence > FENCE_LINES)
+        r->fence = 0;
+}
+
+/* ---- lines --------------------------------------------------------------------------------------------------------- */
+
+/* "... rank 3 nranks 4 cudaDev 3 ..." of NCCL names the rank of the process that prints it. */
+static void learn_pid(bl_log_reader *reader, const bl_line *line)
+{
+    static const char words[] = " rank ";
+    const char *at = line->pid < 0 ? NULL : memmem(line->text, (size_t)line->n_text, words, strlen(words));
+    if (at == NULL || reader->n_pids == BL_READ_PIDS)
+        return;
+    const char *end = line->text + line->n_text;
+    int rank = 0, n_digits = 0;
+    for (at += strlen(words); at < end && isdigit((unsigned char)*at) && n_digits < 7; at++, n_digits++)
+        rank = 10 * rank + (*at - '0');
+    if (n_digits == 0 || !(begins_with(at, end - at, " nranks ") || begins_with(at, end - at, " nRanks ")))
+        return;
+    reader->pids[reader->n_pids].pid = line->pid;
+    reader->pids[reader->n_pids++].rank = rank;
+}
+
+static void feed_kernel(reading *r, const bl_line *line)
+{
+    bl_kernel_event event;
+    bl_gpu_place place = {.file = r->file, .line = line->number, .time = line->time, .time_kind = line->time_kind};
+    if (bl_kernel_feed(&r->kernel, line->raw, line->n_raw, line->number, &event) &&
+        !bl_gpu_fold_add(r->reader->gpus, &event, place))
+        r->reader->lacks_memory = true;
+}
+
+static belay_code take_line(void *state, const bl_line_style *style, const bl_scan_line *found, bl_error *error)
+{
+    (void)error;
+    reading *r = state;
+    bl_line line = {.file = r->file, .number = found->number};
+    bl_line_parse(style, found->raw, found->n_raw, r->scratch, &line);
+    if (line.rank < 0)
+        line.rank = line.said_rank;
+    if (line.time_kind == BL_TIME_WALL)
+        r->time = line.time;
+    bool is_whole_read = found->is_head || found->is_tail || found->offset < BL_READ_WHOLE;
+    if (is_whole_read)
+        follow_session(r, &line);
+    learn_pid(r->reader, &line);
+    feed_kernel(r, &line);
+    bl_place place = {.time = r->time,
+                      .segment = r->segment,
+                      .is_quoted = r->is_document || r->fence != 0,
+                      .is_whole_read = is_whole_read};
+    bl_matcher_line(r->reader->matcher, &line, found->anchors, found->n_anchors, &place, r->reader->events);
+    return BELAY_OK;
+}
+
+static void fill_source(bl_source *source, const bl_scan_total *total)
+{
+    source->n_lines = total->n_lines;
+    source->n_bytes = total->n_bytes;
+    source->was_whole_read = total->n_bytes <= BL_READ_WHOLE;
+    source->rank = total->style.rank;
+    source->first_time = total->first_time_kind == BL_TIME_WALL ? total->first_time : BL_NO_TIME;
+    source->last_time = total->last_time_kind == BL_TIME_WALL ? total->last_time : BL_NO_TIME;
+}
+
+belay_code bl_log_read(bl_log_reader *reader, bl_source *source, int file, bl_error *error)
+{
+    bl_input *input = NULL;
+    bl_scan_total total = {0};
+    TRY(bl_input_open(source->path, &input, error));
+    reading *r = bl_alloc(1, sizeof *r);
+    belay_code code = BELAY_OK;
+    if (r == NULL) {
+        code = bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to read %s", source->path);
+    } else {
+        *r = (reading){.reader = reader, .file = file, .time = BL_NO_TIME};
+        bl_scan_sink sink = {.state = r, .line = take_line};
+        code = bl_scan_run(reader->scan, input, &sink, &total, error);
+    }
+    fill_source(source, &total);
+    bl_free(r);
+    bl_input_close(input);
+    return code;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/memory.h"
+#include "file/path.h"
+#include "triage/sources.h"
+
+typedef struct finding {
+    bl_sources *out;
+    bl_text *notes;
+    bl_error *error;
+    int64_t n_passed_over, n_over_limit;
+} finding;
+
+/* Endings of files that are no logs. */
+static const char *const no_logs[] = {
+    ".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".npy", ".npz", ".h5",  ".parquet", ".arrow", ".png", ".jpg",
+    ".jpeg",        ".pdf", ".html", ".so", ".o",   ".a",   ".pyc", ".tar", ".tgz",     ".zip",   ".xz",  ".bz2",
+    ".db",          ".sqlite", ".onnx", ".engine", ".plan", ".csv", ".tsv", ".nsys-rep", ".ncu-rep"};
+
+static bool is_no_log(const char *name)
+{
+    const char *ending = bl_file_extension(name);
+    for (size_t i = 0; i < sizeof no_logs / sizeof no_logs[0]; i++)
+        if (strcasecmp(ending, no_logs[i]) == 0)
+            return true;
+    return name[0] == '.';
+}
+
+static bool is_there(const bl_sources *sources, const char *path)
+{
+    struct stat mine, other;
+    bool on_disk = strcmp(path, "-") != 0 && stat(path, &mine) == 0;
+    for (int i = 0; i < sources->n; i++) {
+        if (strcmp(sources->list[i].path, path) == 0)
+            return true;
+        if (on_disk && stat(sources->list[i].path, &other) == 0 && mine.st_dev == other.st_dev &&
+            mine.st_ino == other.st_ino)
+            return true;
+    }
+    return false;
+}
+
+static belay_code add(finding *f, const char *path)
+{
+    if (is_there(f->out, path))
+        return BELAY_OK;
+    if (f->out->n == BL_SOURCES_MOST) {
+        f->n_over_limit++;
+        return BELAY_OK;
+    }
+    char *kept = bl_strdup(path);
+    if (kept == NULL || !bl_grow(&f->out->list, &f->out->capacity, f->out->n + 1, sizeof(bl_source))) {
+        bl_free(kept);
+        return bl_file_no_memory(f->error, "remember", path);
+    }
+    f->out->list[f->out->n++] =
+        (bl_source){.path = kept, .rank = -1, .first_time = BL_NO_TIME, .last_time = BL_NO_TIME};
+    return BELAY_OK;
+}
+
+static belay_code add_folder(finding *f, const char *folder, int depth);
+
+static belay_code add_entry(finding *f, const char *folder, const char *name, int depth)
+{
+    char *path = bl_file_join(folder, name);
+    if (path == NULL)
+        return bl_file_no_memory(f->error, "remember", folder);
+    bl_file_kind kind = bl_file_kind_get(path);
+    belay_code code = BELAY_OK;
+    if (kind == BL_FILE_FOLDER && name[0] != '.' && depth < BL_SOURCES_DEPTH)
+        code = add_folder(f, path, depth + 1);
+    else if (kind == BL_FILE_REGULAR && !is_no_log(name))
+        code = add(f, path);
+    else
+        f->n_passed_over++;
+    bl_free(path);
+    return code;
+}
+
+static belay_code add_folder(finding *f, const char *folder, int depth)
+{
+    char reason[128];
+    DIR *dir = opendir(folder);
+    if (dir == NULL && depth == 0)
+        return bl_error_set(f->error, BELAY_FILE_OPEN, "cannot read folder '%s': %s", folder,
+                            bl_error_errno(errno, reason));
+    if (dir == NULL) {
+        bl_text_format(f->notes, "%s: not read: %s\n", folder, bl_error_errno(errno, reason));
+        return BELAY_OK;
+    }
+    belay_code code = BELAY_OK;
+    for (struct dirent *entry; code == BELAY_OK && (entry = readdir(dir)) != NULL;)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            code = add_entry(f, folder, entry->d_name, depth);
+    closedir(dir);
+    return code;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    const bl_source *a = left, *b = right;
+    int order = strcmp(base_name(a->path), base_name(b->path));
+    return order != 0 ? order : strcmp(a->path, b->path);
+}
+
+belay_code bl_sources_find(const char *const *paths, int n_paths, bl_sources *out, bl_text *notes, bl_error *error)
+{
+    finding f = {.out = out, .notes = notes, .error = error};
+    for (int i = 0; i < n_paths; i++)
+        if (strcmp(paths[i], "-") != 0 && bl_file_kind_get(paths[i]) == BL_FILE_FOLDER)
+            TRY(add_folder(&f, paths[i], 0));
+        else
+            TRY(add(&f, paths[i]));
+    if (out->n > 1)
+        qsort(out->list, (size_t)out->n, sizeof *out->list, by_name);
+    if (f.n_passed_over > 0)
+        bl_text_format(notes, "%lld files in folders were passed over: weights, tables, hidden files\n",
+                       (long long)f.n_passed_over);
+    if (f.n_over_limit > 0)
+        bl_text_format(notes, "%lld files were left out: at most %d are read\n", (long long)f.n_over_limit,
+                       BL_SOURCES_MOST);
+    return BELAY_OK;
+}
+
+void bl_sources_fini(bl_sources *sources)
+{
+    for (int i = 0; i < sources->n; i++)
+        bl_free((char *)(uintptr_t)sources->list[i].path);
+    bl_free(sources->list);
+    *sources = (bl_sources){0};
+}
