@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdalign.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ typedef struct bucket {
 typedef struct block { /* texts live in blocks that never move */
     struct block *before;
     int64_t n_bytes, capacity;
-    char bytes[];
+    alignas(8) char bytes[];
 } block;
 
 struct bl_events {
@@ -52,27 +53,37 @@ void bl_events_free(bl_events *events)
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
-static const char *keep_text(bl_events *events, const char *bytes, int64_t n_bytes)
+/* Room that is never moved; NULL: there is none left.  Whole words of 8 bytes, so that facts fit too. */
+static void *keep(bl_events *events, int64_t n_wanted)
 {
     enum { BLOCK = 65536 };
     block *b = events->texts;
-    if (events->n_text_bytes + n_bytes + 1 > BL_EVENTS_BYTES)
-        return "";
-    if (b == NULL || b->capacity - b->n_bytes < n_bytes + 1) {
-        int64_t capacity = n_bytes + 1 > BLOCK ? n_bytes + 1 : BLOCK;
+    int64_t n_bytes = (n_wanted + 7) / 8 * 8;
+    if (events->n_text_bytes + n_bytes > BL_EVENTS_BYTES)
+        return NULL;
+    if (b == NULL || b->capacity - b->n_bytes < n_bytes) {
+        int64_t capacity = n_bytes > BLOCK ? n_bytes : BLOCK;
         b = bl_alloc(1, (int64_t)sizeof(block) + capacity);
         if (b == NULL) {
             events->lacks_memory = true;
-            return "";
+            return NULL;
         }
         *b = (block){.before = events->texts, .capacity = capacity};
         events->texts = b;
     }
-    char *to = b->bytes + b->n_bytes;
+    void *to = b->bytes + b->n_bytes;
+    b->n_bytes += n_bytes;
+    events->n_text_bytes += n_bytes;
+    return to;
+}
+
+static const char *keep_text(bl_events *events, const char *bytes, int64_t n_bytes)
+{
+    char *to = keep(events, n_bytes + 1);
+    if (to == NULL)
+        return "";
     memcpy(to, bytes, (size_t)n_bytes);
     to[n_bytes] = '\0';
-    b->n_bytes += n_bytes + 1;
-    events->n_text_bytes += n_bytes + 1;
     return to;
 }
 
@@ -158,6 +169,9 @@ bl_event *bl_events_add(bl_events *events, bl_signal signal, const bl_line *line
                         .segment = segment,
                         .time = time,
                         .has_own_time = line->time_kind == BL_TIME_WALL,
+                        .time_has_zone = line->time_has_zone,
+                        .said_rank = line->said_rank,
+                        .device = line->device,
                         .n_like = b->n_seen - 1};
     event->text = keep_text(events, line->text, line->n_text < BL_EVENT_TEXT ? line->n_text : BL_EVENT_TEXT);
     b->last = event;
@@ -166,8 +180,8 @@ bl_event *bl_events_add(bl_events *events, bl_signal signal, const bl_line *line
 
 static void link_in(bl_events *events, bl_event *event)
 {
-    bl_event **slot = events->first[event->signal] == NULL ? &events->first[event->signal]
-                                                           : &events->end[event->signal]->next;
+    bl_event **slot =
+        events->first[event->signal] == NULL ? &events->first[event->signal] : &events->end[event->signal]->next;
     *slot = event;
     events->end[event->signal] = event;
 }
@@ -179,19 +193,37 @@ bl_event *bl_events_derive(bl_events *events, bl_signal signal, const bl_event *
         events->lacks_memory = true;
         return NULL;
     }
-    *event = base != NULL ? *base : (bl_event){.file = -1, .rank = -1, .pid = -1, .time = BL_NO_TIME, .text = ""};
+    const bl_event nothing = {
+        .file = -1, .rank = -1, .time = BL_NO_TIME, .said_rank = -1, .device = -1, .pid = -1, .text = ""};
+    *event = base != NULL ? *base : nothing;
     event->signal = signal;
     event->next = NULL;
     event->n_like = 0;
+    event->facts_room = event->n_facts; /* they are the base's: adding one copies them */
     events->count[signal]++;
     link_in(events, event);
     return event;
 }
 
+static bool has_room_for_fact(bl_events *events, bl_event *event)
+{
+    if (event->n_facts < event->facts_room)
+        return true;
+    int room = event->n_facts < 6 ? 6 : 2 * event->n_facts;
+    bl_fact *facts = keep(events, (int64_t)sizeof(bl_fact) * room);
+    if (facts == NULL)
+        return false;
+    if (event->n_facts > 0)
+        memcpy(facts, event->facts, (size_t)event->n_facts * sizeof(bl_fact));
+    event->facts = facts;
+    event->facts_room = room;
+    return true;
+}
+
 void bl_event_fact(bl_events *events, bl_event *event, const char *name, const char *value, int64_t n_bytes)
 {
     enum { MOST = 256 };
-    if (event == NULL || event->n_facts == BL_EVENT_FACTS)
+    if (event == NULL || event->n_facts == BL_EVENT_FACTS || !has_room_for_fact(events, event))
         return;
     const char *kept = keep_text(events, value, n_bytes < MOST ? n_bytes : MOST);
     event->facts[event->n_facts++] = (bl_fact){.name = name, .value = kept, .rank = -1};

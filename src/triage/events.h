@@ -12,7 +12,7 @@
 #include "triage/line.h"
 #include "triage/signal.h"
 
-enum { BL_EVENTS_KEPT = 64, BL_EVENT_FACTS = 12, BL_EVENT_TEXT = 400 };
+enum { BL_EVENTS_KEPT = 64, BL_EVENT_FACTS = 64, BL_EVENT_TEXT = 400 };
 #define BL_EVENTS_MOST  INT64_C(50000)
 #define BL_EVENTS_BYTES INT64_C(16777216)
 
@@ -30,9 +30,13 @@ typedef struct bl_event {
     int segment;  /* number of the command in a recorded session, from 0 */
     int64_t time; /* microseconds since 1970, of the line or of the nearest before it; BL_NO_TIME: none */
     bool has_own_time;
+    bool time_has_zone;
+    int said_rank;    /* within the text, "[Rank 3]"; -1.  In a process group of its own it may count otherwise */
+    int device;       /* of NCCL's "host:pid:tid [3]"; -1 */
+    int64_t pid;      /* of NCCL, Ray and syslog lines; -1 */
     const char *text; /* the line as it stands after its prefixes, cut */
-    int n_facts;
-    bl_fact facts[BL_EVENT_FACTS];
+    int n_facts, facts_room;
+    bl_fact *facts;        /* of the events' memory */
     int64_t n_like;        /* events of this bucket up to this one that were not kept */
     struct bl_event *next; /* of the same signal, in order; valid after bl_events_seal */
 } bl_event;
