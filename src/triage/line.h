@@ -41,18 +41,19 @@ typedef struct bl_line {
     int64_t n_text;
     int n_segments; /* at least 1 */
 
-    int rank;        /* by the label, else by the file's name; -1 where neither tells */
-    bool is_labeled; /* the rank comes from a label in front of this line */
-    int said_rank;   /* "[Rank 3]", "[PG ID 0 .. Rank 3]", "[rank: 3]" in front of the text proper; -1 */
-    int device;      /* of NCCL's "host:pid:tid [3]", a CUDA ordinal and not a rank; -1 */
-    int64_t pid;     /* of NCCL, Ray and syslog lines; -1 */
-    char level;      /* 'I', 'W', 'E', 'F' of glog, 'D' besides; 0 where the stamp tells none */
+    int rank;           /* by the label, else by the file's name; -1 where neither tells */
+    bool is_labeled;    /* the rank comes from a label in front of this line */
+    bool is_local_rank; /* the label counts the ranks of one host ([default3]:) and there is nothing better */
+    int said_rank;      /* "[Rank 3]", "[PG ID 0 .. Rank 3]", "[rank: 3]" in front of the text proper; -1 */
+    int device;         /* of NCCL's "host:pid:tid [3]", a CUDA ordinal and not a rank; -1 */
+    int64_t pid;        /* of NCCL, Ray and syslog lines; -1 */
+    char level;         /* 'I', 'W', 'E', 'F' of glog, 'D' besides; 0 where the stamp tells none */
 
     /* The stamp; of a line with several segments the last one that has any. */
     int64_t time; /* microseconds */
     bl_time_kind time_kind;
     bool time_has_zone;
-    bool time_has_year; /* false: the year is taken from bl_line_style.latest */
+    bool time_has_year; /* false: the year comes from bl_line_style.around, else .latest, else is 1972 */
 } bl_line;
 
 /* What must be known of a file before its lines can be read.  Begin with bl_line_style_init, show it lines (those of
@@ -60,6 +61,7 @@ typedef struct bl_line {
 typedef struct bl_line_style {
     int rank;       /* by the file's name; -1.  Settling drops it when labels of other ranks stand in the file */
     int64_t latest; /* wall time, microseconds: no stamp of the file is later than a day after it; 0: unknown */
+    int64_t around; /* some dated stamp of the file: one without a year is of the year nearest to it; 0: unknown */
     bool is_numbered_colon;   /* lines begin with "3: " (srun --label) */
     bool is_numbered_bracket; /* lines begin with "[3] " (mpiexec -prepend-rank, -l) */
 
@@ -84,6 +86,9 @@ int bl_line_rank_of_path(const char *path);
 /* Takes `raw` apart (with or without its line end).  `scratch` has room for n_raw bytes; the text lies there or in raw,
  * so both must outlive it.  NULL for style: no style was seen. */
 void bl_line_parse(const bl_line_style *style, const char *raw, int64_t n_raw, char *scratch, bl_line *line);
+
+/* The same day and hour of the year nearest to `around`: for stamps without a year, when other files tell it. */
+int64_t bl_line_time_near(int64_t time, int64_t around);
 
 /* The next segment of the text; *at begins with 0 and is moved on.  False behind the last. */
 bool bl_line_segment(const bl_line *line, int64_t *at, const char **bytes, int64_t *n_bytes);
