@@ -69,7 +69,7 @@ typedef enum bl_kernel_pid_form {
 /* The reason of an SM exception (13) where it has a CUDA error of its own. */
 typedef enum bl_sm_reason {
     BL_SM_NONE,
-    BL_SM_OUT_OF_RANGE,        /* 700 */
+    BL_SM_OUT_OF_RANGE,        /* 719, sometimes 700 */
     BL_SM_MISALIGNED,          /* 716 */
     BL_SM_ILLEGAL_INSTRUCTION, /* 715: encoding or parameter */
     BL_SM_INVALID_SPACE,       /* 717 */
@@ -204,11 +204,15 @@ bool bl_kernel_feed(bl_kernel_reader *reader, const char *text, int64_t n_bytes,
 
 /* ---- words ------------------------------------------------------------------------------------------------------ */
 
-/* The CUDA error that an SM exception shows up as, 0 for none. */
+/* The CUDA error that an SM exception usually shows up as, 0 for none. */
 int bl_sm_reason_cuda(bl_sm_reason reason);
 const char *bl_mmu_type_describe(bl_mmu_type type);       /* what the type reads as */
 const char *bl_mmu_client_describe(bl_mmu_client client); /* "load/store path of an SM" */
 const char *bl_mmu_access_describe(bl_mmu_access access); /* "read", ... */
+
+/* The host name of a syslog or journal prefix ("Jun  9 11:20:41 node7 kernel: ..."), for lines whose prefixes were taken
+ * off before they were read; n_bytes 0 without one. */
+bl_kernel_text bl_kernel_host(const char *raw, int64_t n_bytes);
 
 /* Literals of which each line that can be an event has at least one (for a fast pass); ends with NULL. */
 extern const char *const bl_kernel_anchors[];
