@@ -292,7 +292,7 @@ static void take_year(bl_cursor *c, stamp *s)
     bl_cursor d = *c;
     int64_t year;
     if (!bl_take_char(&d, ' ') || !bl_take_digits(&d, 4, 4, &year) || year < 1970 || year > 2199 ||
-        bl_is_alnum(bl_peek(&d)) || bl_peek(&d) == ':')
+        bl_is_alnum(bl_peek(&d)))
         return;
     s->year = year;
     *c = d;
