@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting one program: looked up, with its environment, its descriptors, its process group and the signal dispositions
- * that the caller itself was started with.  A program that cannot be started is an error here, never a child that says
+/* Starting one program: looked up, with its environment, its descriptors, its process group, no signal blocked, and what a
+ * supervisor ignores for itself (SIGPIPE, SIGXFSZ) as a program expects it.  A program that cannot be started is an error here, never a child that says
  * 127.  Between fork and exec nothing is called that a program with threads could not call there.
  *
  * Codes: file.open (not found, not executable), mem.exhausted (memory, processes or descriptors ran out). */
@@ -20,6 +20,7 @@ typedef struct bl_child_spec {
     int in, out, err;             /* descriptors for 0, 1, 2; negative: /dev/null */
     bool own_group;               /* leads a process group of its own */
     bool core;                    /* raises the core limit as far as it may go */
+    bool traceable;               /* lets any process of its user debug it */
     const struct rlimit *n_files; /* RLIMIT_NOFILE of the child; NULL: the caller's */
 } bl_child_spec;
 

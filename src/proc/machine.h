@@ -16,7 +16,7 @@
 typedef struct bl_kernel_log {
     int fd;              /* of /dev/kmsg, to be polled; -1: not open */
     bl_capture *capture; /* NULL: no log is available */
-    char why[160];       /* then: "no kernel log available: ..." */
+    char why[384];       /* then: "no kernel log available: ..." */
     int64_t n_lines;
     bool lost;        /* records were overwritten before they were read */
     int64_t since;    /* microseconds since boot */

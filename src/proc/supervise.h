@@ -7,7 +7,8 @@
  *   SIGINT or SIGTERM to us -> forwarded; after `grace` SIGKILL to all that is left; a second one: SIGKILL at once
  *   all ranks have ended -> what they left behind gets at most a second, SIGTERM, `grace`, SIGKILL
  *
- * Returns only when no process that came from the run is left.  It owns all children of the process while it runs.
+ * Returns only when no process that came from the run is left; one that SIGKILL does not end within half a minute, as it
+ * may be where a driver hangs, is told and left.  It owns all children of the process while it runs.
  * Nothing is printed: what happens is told to `tell`. */
 #ifndef BL_PROC_SUPERVISE_H
 #define BL_PROC_SUPERVISE_H
@@ -82,6 +83,7 @@ typedef struct bl_supervise_facts {
     int first_failed; /* rank; -1: none failed */
     int stop_signal;  /* SIGINT or SIGTERM that ended the run from outside, 0: none */
     int n_silences;
+    int64_t n_stuck;                  /* processes that SIGKILL did not end */
     int64_t n_left;                   /* processes that outlived their rank by more than a second */
     char left[BL_SUPERVISE_LEFT][32]; /* "pid name" of the first of them */
     int64_t started, ended;

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-enum { BL_VIEW_READ = 16 * 1024 }; /* the most bytes added at a time */
+enum { BL_VIEW_READ = 64 * 1024 }; /* the most bytes added at a time */
 
 typedef struct bl_view bl_view;
 
