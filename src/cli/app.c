@@ -68,6 +68,11 @@ static int run_command(bl_cli *cli, int n, char **words)
     bl_error error = {0};
     if (bl_cli_parse(cli, n, words, &error) != BELAY_OK)
         return bl_cli_fail(cli, &error);
+    if (cli->command->options_first && !cli->json_given) { /* the --json seen was the other program's */
+        json_decref(cli->document);
+        cli->document = NULL;
+        cli->json = false;
+    }
     if (cli->help) {
         bl_cli_help_command(cli->command, stdout);
         return bl_cli_end(cli, 0);

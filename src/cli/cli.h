@@ -27,6 +27,7 @@ typedef struct bl_command {
     int n_rows;
     int64_t options_bytes; /* of the struct that the rows describe */
     int min_arguments, max_arguments;
+    bool options_first; /* the first word that is no option ends them: what follows is another program's */
     /* Keeps one option; NULL: bl_setting_store. */
     belay_code (*store)(void *options, const bl_setting_row *row, const char *value, const char *option,
                         bl_error *error);
@@ -43,6 +44,7 @@ struct bl_cli {
     char **arguments;          /* what stood between the options */
     int n_arguments;
     bool json, help;
+    bool json_given; /* met as an option, where json may still be another program's */
 
     json_t *document; /* with --json: what is printed at the end, an object */
     bool lacks_memory;

@@ -42,7 +42,8 @@ static void print_wrapped(const char *words, FILE *out)
 static void print_option(const bl_setting_row *row, FILE *out)
 {
     bl_text left = {0}, right = {0};
-    bl_text_format(&left, "  --%s%s", row->name, row->kind == BL_KIND_FLAG ? "" : " ");
+    bl_text_format(&left, "  %s%s%s", row->name[1] == '\0' ? "-" : "--", row->name,
+                   row->kind == BL_KIND_FLAG ? "" : " ");
     bl_setting_place_describe(row, &left);
     bl_text_format(&right, "%s [", row->help);
     int64_t n_help = right.n_bytes;
@@ -60,8 +61,13 @@ static void print_option(const bl_setting_row *row, FILE *out)
 
 void bl_cli_help_command(const bl_command *command, FILE *out)
 {
-    fprintf(out, "usage: belay %s%s%s [OPTION...]\n\n%s\n", command->name, command->arguments[0] != '\0' ? " " : "",
-            command->arguments, command->says);
+    const char *blank = command->arguments[0] != '\0' ? " " : "";
+    if (command->options_first)
+        fprintf(out, "usage: belay %s [OPTION...]%s%s\n\n%s\n", command->name, blank, command->arguments,
+                command->says);
+    else
+        fprintf(out, "usage: belay %s%s%s [OPTION...]\n\n%s\n", command->name, blank, command->arguments,
+                command->says);
     if (command->more[0] != '\0')
         fprintf(out, "\n%s\n", command->more);
     for (int group = 0; group < BL_N_GROUPS; group++) {

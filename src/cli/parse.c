@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options by rows.  `--name value` and `--name=value`; a flag alone, or `--flag=on`; `--` ends the options. */
+/* Options by rows.  `--name value` and `--name=value`, `-n value` where the name is one letter; a flag alone, or
+ * `--flag=on`; `--` ends the options. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -38,7 +39,7 @@ static belay_code unknown(const bl_command *command, const char *word, size_t le
 static belay_code store(bl_cli *cli, const bl_setting_row *row, const char *value, bl_error *error)
 {
     char option[64];
-    snprintf(option, sizeof option, "--%s", row->name);
+    snprintf(option, sizeof option, "%s%s", row->name[1] == '\0' ? "-" : "--", row->name);
     if (cli->command->store != NULL)
         return cli->command->store(cli->options, row, value, option, error);
     return bl_setting_store(cli->options, row, value, option, error);
@@ -54,9 +55,13 @@ static belay_code take_option(bl_cli *cli, int n, char **words, int *at, bl_erro
         cli->help = true;
         return BELAY_OK;
     }
-    if (strcmp(word, "--json") == 0)
+    if (strcmp(word, "--json") == 0) {
+        cli->json_given = true;
         return BELAY_OK;
-    const bl_setting_row *row = strncmp(word, "--", 2) == 0 ? find(cli->command, word + 2, length - 2) : NULL;
+    }
+    const char *name = word + (length == 2 ? 1 : 2);
+    const bl_setting_row *row =
+        length == 2 || strncmp(word, "--", 2) == 0 ? find(cli->command, name, (size_t)(word + length - name)) : NULL;
     if (row == NULL)
         return unknown(cli->command, word, length, error);
     if (value == NULL && row->kind == BL_KIND_FLAG)
@@ -90,8 +95,10 @@ belay_code bl_cli_parse(bl_cli *cli, int n, char **words, bl_error *error)
             options_ended = true;
         else if (!options_ended && word[0] == '-' && word[1] != '\0')
             TRY(take_option(cli, n, words, &i, error));
-        else
+        else {
             cli->arguments[cli->n_arguments++] = words[i];
+            options_ended = options_ended || cli->command->options_first;
+        }
     }
     return BELAY_OK;
 }
