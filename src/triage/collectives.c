@@ -75,7 +75,7 @@ static void name_group(const bl_event *event, char out[BL_COLLECTIVE_NAME])
 static bool is_same_work(const bl_collective *a, const bl_collective *b)
 {
     return a->seqnum == b->seqnum && strcmp(a->optype, b->optype) == 0 && a->numel == b->numel &&
-           a->numel_out == b->numel_out && strcmp(a->shape, b->shape) == 0;
+           a->numel_out == b->numel_out && strcmp(a->shape, b->shape) == 0 && strcmp(a->dtype, b->dtype) == 0;
 }
 
 /* The row that this one repeats: of the same rank, and of its group as far as both name one. */
@@ -147,6 +147,31 @@ static void add_recorded(bl_collectives *t, const bl_event *event)
     known->last_enqueued = row.seqnum;
 }
 
+/* One side of a line that tells two. */
+static void add_fingerprint(bl_collectives *t, const bl_event *event, bool second)
+{
+    int64_t rank = number_of(event, second ? "rank_b" : "rank_a");
+    bl_collective row = {.rank = rank >= 0 && rank < BL_EVENTS_MOST ? (int)rank : -1,
+                         .seqnum = number_of(event, second ? "seq_b" : "seq_a"),
+                         .numel = -1,
+                         .numel_out = -1,
+                         .last_enqueued = -1,
+                         .last_completed = -1,
+                         .timeout_ms = -1,
+                         .optype = text_of(event, second ? "op_b" : "op_a"),
+                         .shape = text_of(event, second ? "shape_b" : "shape_a"),
+                         .dtype = text_of(event, second ? "dtype_b" : "dtype_a"),
+                         .group = "fingerprint",
+                         .event = event};
+    if (row.rank < 0 || row.optype[0] == '\0')
+        return;
+    bl_collective *known = known_row(t, &row);
+    if (known == NULL && t->n < BL_COLLECTIVES_MOST)
+        t->rows[t->n++] = row;
+    else if (known != NULL && !second)
+        known->event = event; /* its own line rather than another rank's */
+}
+
 static void add_progress(bl_collectives *t, const bl_event *event)
 {
     char group[BL_COLLECTIVE_NAME];
@@ -171,6 +196,12 @@ static void add_rows(const bl_events *events, bl_collectives *t)
         add_timeout(t, event);
     for (event = bl_events_first(events, BL_SIGNAL_collective_progress); event != NULL; event = event->next)
         add_progress(t, event);
+    if (t->n > 0)
+        return;
+    for (event = bl_events_first(events, BL_SIGNAL_fingerprint_differs); event != NULL; event = event->next) {
+        add_fingerprint(t, event, false);
+        add_fingerprint(t, event, true);
+    }
     for (event = t->n == 0 ? bl_events_first(events, BL_SIGNAL_recorder_entry) : NULL; event != NULL;
          event = event->next)
         add_recorded(t, event);
@@ -337,9 +368,6 @@ static void find_world(const bl_case *c, bl_collectives *t)
         note_rank(t, bl_events_at(c->events, i)->rank);
     for (int i = 0; i < c->n_sources; i++)
         note_rank(t, c->sources[i].rank);
-    for (int rank = 0; rank < t->world && rank < BL_COLLECTIVES_MOST; rank++)
-        if (bl_events_first(c->events, BL_SIGNAL_ncclrank_comm) != NULL)
-            note_rank(t, rank);
 }
 
 bool bl_collectives_init(const bl_case *c, bl_collectives *out)

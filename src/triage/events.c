@@ -199,7 +199,7 @@ bl_event *bl_events_derive(bl_events *events, bl_signal signal, const bl_event *
     event->signal = signal;
     event->next = NULL;
     event->n_like = 0;
-    event->facts_room = event->n_facts; /* they are the base's: adding one copies them */
+    event->facts_room = 0; /* they are the base's: adding one copies them */
     events->count[signal]++;
     link_in(events, event);
     return event;
