@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE /* memmem */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the numbers in a log mean together: sizes past 2^31, labels and ids beyond their bounds, values that are not
+ * finite before a fault, loss scales that collapse, requests that fail one after the other. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "triage/case.h"
+#include "triage/shapes.h"
+
+#define INT32_LIMIT INT64_C(2147483648) /* 2^31: the first count that does not fit */
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+
+static void write_shape(const bl_text_shape *shape, bl_text *out)
+{
+    for (int i = 0; i < shape->n_dims; i++)
+        bl_text_format(out, "%s%lld", i == 0 ? "[" : ", ", (long long)shape->dims[i]);
+    bl_text_add(out, "]");
+}
+
+static void derive_size(bl_case *c, bl_signal signal, const bl_event *base, const bl_text_shape *shape, int64_t bytes)
+{
+    bl_text words = {0};
+    bl_event *event = bl_events_derive(c->events, signal, base);
+    write_shape(shape, &words);
+    if (event == NULL || words.failed) {
+        bl_text_fini(&words);
+        return;
+    }
+    event->n_facts = 0;
+    bl_event_fact_of(c->events, event, "shape", -1, "%s", bl_text_get(&words));
+    bl_event_fact_of(c->events, event, "numel", -1, "%lld", (long long)shape->numel);
+    if (bytes > 0)
+        bl_event_fact_of(c->events, event, "bytes", -1, "%lld", (long long)bytes);
+    bl_event_fact_of(c->events, event, "limit", -1, "%lld", (long long)INT32_LIMIT);
+    bl_text_fini(&words);
+}
+
+/* A line that tells of a failure itself, not one that was printed on the way. */
+static bool is_error_line(const char *text)
+{
+    static const char *const words[] = {"Exception", "exception", "Error", "error", "FAIL", "fail"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strstr(text, words[i]) != NULL)
+            return true;
+    return false;
+}
+
+static int default_dtype_size(const bl_case *c, const bl_event *event)
+{
+    int size = bl_text_dtype_size(event->text);
+    for (int64_t i = 0; size == 0 && i < bl_events_n(c->events); i++) {
+        const bl_event *other = bl_events_at(c->events, i);
+        if (other->file == event->file)
+            size = bl_text_dtype_size(other->text);
+    }
+    return size == 0 ? 4 : size;
+}
+
+static void judge_shape(bl_case *c, const bl_event *event, const bl_text_shape *shape)
+{
+    int64_t bytes = INT64_MAX;
+    if (!bl_checked_mul(shape->numel, default_dtype_size(c, event), &bytes))
+        bytes = INT64_MAX;
+    if (shape->numel >= INT32_LIMIT)
+        derive_size(c, BL_SIGNAL_number_past_int32, event, shape, 0);
+    else if (bytes >= INT32_LIMIT && is_error_line(event->text))
+        derive_size(c, BL_SIGNAL_number_bytes_past_int32, event, shape, bytes);
+    else if (bytes >= INT32_LIMIT)
+        derive_size(c, BL_SIGNAL_number_near_limit, event, shape, bytes);
+}
+
+static void judge_shapes(bl_case *c, bl_signal signal)
+{
+    for (const bl_event *event = bl_events_first(c->events, signal); event != NULL; event = event->next) {
+        bl_text_shape shape;
+        for (int64_t at = 0; bl_text_shape_next(event->text, (int64_t)strlen(event->text), &at, &shape);)
+            judge_shape(c, event, &shape);
+    }
+}
+
+/* "ids >= r fail" beside a table [rows, width] with r the first row whose offset passes 2^31. */
+static void judge_bad_rows(bl_case *c)
+{
+    for (const bl_event *bad = bl_events_first(c->events, BL_SIGNAL_number_first_bad_row); bad != NULL; bad = bad->next) {
+        int64_t row, end;
+        if (!bl_event_number(bad, "row", &row))
+            continue;
+        for (int s = 0; s < 2; s++) {
+            bl_signal signal = s == 0 ? BL_SIGNAL_shape_torch : BL_SIGNAL_shape_plain;
+            for (const bl_event *event = bl_events_first(c->events, signal); event != NULL; event = event->next) {
+                bl_text_shape shape;
+                for (int64_t at = 0; bl_text_shape_next(event->text, (int64_t)strlen(event->text), &at, &shape);)
+                    if (shape.n_dims == 2 && row < shape.dims[0] &&
+                        bl_checked_mul(row + 1, shape.dims[1], &end) && end > INT32_LIMIT &&
+                        end - 2 * shape.dims[1] <= INT32_LIMIT)
+                        derive_size(c, BL_SIGNAL_number_row_crosses, bad, &shape, 0);
+            }
+        }
+    }
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------------------------- */
+
+static bool last_number(const bl_case *c, bl_signal signal, const char *name, const bl_event *before, int64_t *out)
+{
+    bool found = false;
+    for (const bl_event *event = bl_events_first(c->events, signal); event != NULL; event = event->next)
+        if (event->file != before->file || event->line <= before->line)
+            found = bl_event_number(event, name, out) || found;
+    return found;
+}
+
+static void derive_bound(bl_case *c, bl_signal signal, const bl_event *base, int64_t index, int64_t bound)
+{
+    bl_event *event = bl_events_derive(c->events, signal, base);
+    if (event == NULL)
+        return;
+    event->n_facts = 0;
+    bl_event_fact_of(c->events, event, "index", -1, "%lld", (long long)index);
+    bl_event_fact_of(c->events, event, "bound", -1, "%lld", (long long)bound);
+}
+
+/* A list of labels that somebody printed, against the number of classes and the ignore value. */
+static void judge_label_list(bl_case *c, const bl_event *event)
+{
+    int64_t classes, ignored = -100;
+    if (!last_number(c, BL_SIGNAL_size_classes, "classes", event, &classes))
+        return;
+    (void)last_number(c, BL_SIGNAL_number_ignored, "ignore_index", event, &ignored);
+    for (const char *at = bl_event_get(event, "values"); at != NULL && *at != '\0';) {
+        char *end = NULL;
+        long long value = strtoll(at, &end, 10);
+        if (end == at)
+            break;
+        if (value != ignored && (value < 0 || value >= classes)) {
+            derive_bound(c, BL_SIGNAL_number_label_beyond, event, value, classes);
+            return;
+        }
+        at = end + strspn(end, ", ");
+    }
+}
+
+static void judge_label_range(bl_case *c, const bl_event *event)
+{
+    int64_t classes, ignored = -100, low, high;
+    if (!last_number(c, BL_SIGNAL_size_classes, "classes", event, &classes) || !bl_event_number(event, "low", &low) ||
+        !bl_event_number(event, "high", &high))
+        return;
+    (void)last_number(c, BL_SIGNAL_number_ignored, "ignore_index", event, &ignored);
+    if (high >= classes && high != ignored)
+        derive_bound(c, BL_SIGNAL_number_label_beyond, event, high, classes);
+    else if (low < 0 && low != ignored)
+        derive_bound(c, BL_SIGNAL_number_label_beyond, event, low, classes);
+}
+
+static void judge_bounds(bl_case *c)
+{
+    const bl_event *event;
+    int64_t index, bound;
+    for (event = bl_events_first(c->events, BL_SIGNAL_number_labels); event != NULL; event = event->next)
+        judge_label_list(c, event);
+    for (event = bl_events_first(c->events, BL_SIGNAL_number_label_range); event != NULL; event = event->next)
+        judge_label_range(c, event);
+    for (event = bl_events_first(c->events, BL_SIGNAL_number_id_range); event != NULL; event = event->next)
+        if (bl_event_number(event, "index", &index) && bl_event_number(event, "bound", &bound) && index >= bound)
+            derive_bound(c, BL_SIGNAL_number_id_beyond, event, index, bound);
+}
+
+static void judge_tokenizer(bl_case *c)
+{
+    const bl_event *table = bl_events_first(c->events, BL_SIGNAL_size_table);
+    const bl_event *tokenizer = bl_events_first(c->events, BL_SIGNAL_size_tokenizer);
+    int64_t rows, tokens;
+    if (table == NULL || tokenizer == NULL || !bl_event_number(table, "table_rows", &rows) ||
+        !bl_event_number(tokenizer, "tokenizer_size", &tokens) || tokens <= rows)
+        return;
+    bl_event *event = bl_events_derive(c->events, BL_SIGNAL_number_tokenizer_beyond, tokenizer);
+    bl_event_fact_of(c->events, event, "table_rows", -1, "%lld", (long long)rows);
+}
+
+/* ---- values that are not finite ------------------------------------------------------------------------------------- */
+
+static const bl_event *first_fault(const bl_case *c)
+{
+    static const bl_signal faults[] = {BL_SIGNAL_error_700, BL_SIGNAL_error_710, BL_SIGNAL_error_719,
+                                       BL_SIGNAL_assert_probability};
+    const bl_event *first = NULL;
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        const bl_event *event = bl_events_first(c->events, faults[i]);
+        if (event != NULL && (first == NULL || bl_event_before(event, first)))
+            first = event;
+    }
+    return first;
+}
+
+static void judge_nan(bl_case *c)
+{
+    const bl_event *fault = first_fault(c), *nan = bl_events_first(c->events, BL_SIGNAL_nan_input);
+    if (fault != NULL && nan != NULL && bl_event_before(nan, fault))
+        (void)bl_events_derive(c->events, BL_SIGNAL_number_nan_before, nan);
+}
+
+static bool scale_of(const bl_event *event, double *out)
+{
+    const char *text = bl_event_get(event, "scale");
+    char *end = NULL;
+    if (text == NULL)
+        return false;
+    *out = strtod(text, &end);
+    return end != text;
+}
+
+/* Ordinary warm-up skips a few steps and stays above 1; a collapse goes on until the scale is nothing. */
+static void judge_scale(bl_case *c)
+{
+    enum { WARM_UP = 20 };
+    const bl_event *first = bl_events_first(c->events, BL_SIGNAL_amp_overflow), *last = first, *run = first;
+    double scale = 0, before = 0, start = 0;
+    for (const bl_event *event = first; event != NULL; event = event->next) {
+        if (event->file == last->file && event->line - last->line > 4) { /* a quiet stretch: the row begins anew */
+            run = event;
+            start = before;
+        }
+        last = event;
+        if (scale_of(event, &scale))
+            before = scale;
+    }
+    bool collapsed = last != NULL && scale_of(last, &scale) && scale < 1.0;
+    if (!collapsed || bl_events_count(c->events, BL_SIGNAL_amp_overflow) < WARM_UP)
+        return;
+    const bl_event *nan = bl_events_first(c->events, BL_SIGNAL_nan_loss);
+    bl_event *event = bl_events_derive(c->events, BL_SIGNAL_amp_collapse, run);
+    if (event == NULL)
+        return;
+    event->n_facts = 0;
+    bl_event_fact_of(c->events, event, "final_scale", -1, "%g", scale);
+    bl_event_fact_of(c->events, event, "start_scale", -1, "%g", start);
+    bl_event_fact_of(c->events, event, "skipped_steps", -1, "%lld",
+                     (long long)bl_events_count(c->events, BL_SIGNAL_amp_overflow));
+    (void)nan;
+}
+
+/* ---- one failure after the other ------------------------------------------------------------------------------------- */
+
+/* The number behind "req=", "Trial 12", "request 5", -1 for none. */
+static int64_t unit_of(const char *text)
+{
+    static const char *const words[] = {"req=", "req ", "request ", "request=", "Trial ", "trial ", "job ", "task ",
+                                        "query ", "prompt ", "sample ", "run ", "request #"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        const char *at = strstr(text, words[i]);
+        if (at != NULL && isdigit((unsigned char)at[strlen(words[i])]))
+            return strtoll(at + strlen(words[i]), NULL, 10);
+    }
+    return -1;
+}
+
+static void judge_poison(bl_case *c, bl_signal signal)
+{
+    enum { FEW = 6 };
+    const bl_event *first = bl_events_first(c->events, signal), *last = first;
+    int64_t first_unit = -1, last_unit = -1, n_units = 0;
+    for (const bl_event *event = first; event != NULL; last = event, event = event->next) {
+        int64_t unit = unit_of(event->text);
+        if (unit < 0 || unit == last_unit)
+            continue;
+        first_unit = n_units++ == 0 ? unit : first_unit;
+        last_unit = unit;
+    }
+    if (n_units < FEW)
+        return;
+    bl_event *event = bl_events_derive(c->events, BL_SIGNAL_poisoned_units, first);
+    bl_event_fact_of(c->events, event, "first_failed", -1, "%lld", (long long)first_unit);
+    bl_event_fact_of(c->events, event, "last_failed", -1, "%lld", (long long)last_unit);
+    bl_event_fact_of(c->events, event, "failures", -1, "%lld", (long long)bl_events_count(c->events, signal));
+    if (first->time != BL_NO_TIME && last->time != BL_NO_TIME)
+        bl_event_fact_of(c->events, event, "hours", -1, "%.1f", (double)(last->time - first->time) / 3.6e9);
+}
+
+/* ---- places ------------------------------------------------------------------------------------------------------------ */
+
+static void place_of_traces(bl_case *c)
+{
+    for (const bl_event *frame = bl_events_first(c->events, BL_SIGNAL_trace_user); frame != NULL; frame = frame->next) {
+        const char *file = bl_event_get(frame, "file"), *line = bl_event_get(frame, "line");
+        bl_event *event = file == NULL || line == NULL ? NULL
+                                                       : bl_events_derive(c->events, BL_SIGNAL_progress_place, frame);
+        if (event == NULL)
+            continue;
+        event->n_facts = 0;
+        bl_event_fact_of(c->events, event, "place", -1, "%s:%s", file, line);
+    }
+}
+
+void bl_derive_numbers(bl_case *c)
+{
+    judge_shapes(c, BL_SIGNAL_shape_torch);
+    judge_shapes(c, BL_SIGNAL_shape_plain);
+    judge_bad_rows(c);
+    judge_bounds(c);
+    judge_tokenizer(c);
+    judge_nan(c);
+    judge_scale(c);
+    judge_poison(c, BL_SIGNAL_error_700);
+    judge_poison(c, BL_SIGNAL_error_710);
+    judge_poison(c, BL_SIGNAL_error_719);
+    place_of_traces(c);
+}
