@@ -73,7 +73,8 @@ BELAY_API void belay_faults_clear(belay_context *context);
 /* Raises a fault of the caller's own (a dataset, a user's op): as if Belay had found it here. */
 BELAY_API void belay_fault_raise(belay_context *context, belay_code code, const char *format, ...) BELAY_PRINTF(3, 4);
 
-/* A label that stands in reports as the site, for callers from other languages.  Copied. */
+/* A label that stands in reports as the site, for callers from other languages.  Copied.  "": reports name no
+ * site, for a program whose own lines say nothing to its user. */
 BELAY_API void belay_site_push(belay_context *context, const char *label);
 BELAY_API void belay_site_pop(belay_context *context);
 

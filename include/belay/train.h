@@ -35,7 +35,8 @@ typedef struct belay_batch_place {
 typedef enum belay_progress_kind {
     BELAY_PROGRESS_STEP,  /* an optimizer window has ended */
     BELAY_PROGRESS_EPOCH, /* an epoch has ended and was validated */
-    BELAY_PROGRESS_SAVED  /* a checkpoint was written */
+    BELAY_PROGRESS_SAVED, /* a checkpoint was written */
+    BELAY_PROGRESS_BEGUN  /* all is open, no batch was computed by this process yet */
 } belay_progress_kind;
 
 /* How far a run is.  A figure that is not known is NaN. */
@@ -51,7 +52,8 @@ typedef struct belay_progress {
     double seconds;            /* since belay_train began */
     int64_t n_faults;          /* micro-batches that faulted so far */
     bool is_best;              /* EPOCH: better than all before */
-    const char *path;          /* SAVED: which file */
+    const char *path;          /* SAVED: which file; BEGUN: the checkpoint that the run goes on from, NULL: none */
+    int64_t n_samples, n_valid_samples, n_parameters; /* BEGUN: of an epoch, of a validation, of the model */
 } belay_progress;
 
 typedef void (*belay_progress_function)(void *state, const belay_progress *progress);
@@ -70,11 +72,13 @@ typedef struct belay_train_options {
     int64_t patience;              /* stop after so many epochs without a better one (0: never) */
     belay_on_fault on_fault;       /* (SKIP) */
     int64_t max_faults;            /* end the run when more micro-batches than this fault (100); -1: when one does */
-    const belay_batch_place *skip; /* [n_skip] batches that are left out */
+    const belay_batch_place *skip; /* [n_skip] batches that are left out; one that no epoch has is conf.value */
     int64_t n_skip;
 
-    const char *out;            /* the run's folder, made where needed (none: nothing is written) */
-    bool resume, overwrite;     /* a folder that holds a run: go on with it, bit for bit; replace it */
+    const char *out; /* the run's folder, made where needed (none: nothing is written) */
+    /* A folder that holds a run: go on with it, bit for bit; replace it.  With `resume`, one without a checkpoint starts
+     * over; one with best.safetensors alone is refused (file.open). */
+    bool resume, overwrite;
     const char *settings;       /* JSON object for run.json: {"lr": {"value": 0.001, "set_by": "default"}, ...} */
     const char *description;    /* JSON object by which belay_run_open makes the model again; see below */
     belay_tokenizer *tokenizer; /* for the checkpoints' metadata (those of the training data) */

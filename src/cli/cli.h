@@ -51,8 +51,11 @@ struct bl_cli {
     int n_told;         /* faults and warnings told */
     belay_code told;    /* the first fault among them */
     int status_of_told; /* its exit status */
+    int output_errno;   /* of the first write to stdout that failed, 0: none */
+    bool resumed;       /* a run was to go on: where it does so is told */
     int bar_width;      /* columns of the progress bar that now stand on stderr */
     int64_t bar_drawn;  /* when, by bl_clock_now */
+    double before;      /* batches that were done when this process began */
 };
 
 /* The whole program. */
@@ -84,6 +87,9 @@ void bl_cli_put_int(bl_cli *cli, json_t *object, const char *key, int64_t value)
 void bl_cli_put_real(bl_cli *cli, json_t *object, const char *key, double value);
 void bl_cli_put_text(bl_cli *cli, json_t *object, const char *key, const char *value); /* NULL: null */
 
+/* Hands on what was printed on stdout; false when that, or a print before, failed.  bl_cli_end tells it. */
+bool bl_cli_flush(bl_cli *cli);
+
 /* Prints the document, flushes stdout; the exit status, which is another than `status` when that failed. */
 int bl_cli_end(bl_cli *cli, int status);
 
@@ -99,7 +105,7 @@ bool bl_cli_has_colour(FILE *stream);
 
 /* ---- progress.c ------------------------------------------------------------------------------------------------- */
 
-/* A belay_progress_function whose state is the bl_cli. */
+/* A belay_progress_function whose state is the bl_cli; `resumed` in it says that a run was asked to go on. */
 struct belay_progress;
 void bl_cli_progress(void *state, const struct belay_progress *progress);
 /* Takes the bar off the terminal, before anything else is written there. */

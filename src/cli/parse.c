@@ -32,7 +32,8 @@ static belay_code unknown(const bl_command *command, const char *word, size_t le
     if (best.name != NULL)
         bl_error_advise(error, "Did you mean --%s?", best.name);
     else
-        bl_error_advise(error, "`belay %s --help` lists the options.", command->name);
+        bl_error_advise(error, "`belay %s --help` lists the options; what is none comes after --%s%s.", command->name,
+                        word[1] != '-' ? ", a file also as ./" : "", word[1] != '-' ? quoted : "");
     return BELAY_CONF_UNKNOWN;
 }
 
@@ -43,6 +44,23 @@ static belay_code store(bl_cli *cli, const bl_setting_row *row, const char *valu
     if (cli->command->store != NULL)
         return cli->command->store(cli->options, row, value, option, error);
     return bl_setting_store(cli->options, row, value, option, error);
+}
+
+static belay_code no_value(const bl_cli *cli, const bl_setting_row *row, const char *next, bl_error *error)
+{
+    bl_error_set(error, BELAY_CONF_MISSING, "%s%s was given no value", row->name[1] == '\0' ? "-" : "--", row->name);
+    if (next == NULL)
+        bl_error_advise(error, "`belay %s --help` shows what it takes.", cli->command->name);
+    else
+        bl_error_advise(error, "Put it before %s, or write --%s=%s if that is the value.", next, row->name, next);
+    return BELAY_CONF_MISSING;
+}
+
+/* Whether the word is an option of the command, so that it is hardly the value of the one before. */
+static bool is_option(const bl_cli *cli, const char *word)
+{
+    bool is_common = strcmp(word, "--json") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "--") == 0;
+    return is_common || (strncmp(word, "--", 2) == 0 && find(cli->command, word + 2, strcspn(word + 2, "=")) != NULL);
 }
 
 /* Takes the option at words[*at], and the word after it where that is its value. */
@@ -66,11 +84,10 @@ static belay_code take_option(bl_cli *cli, int n, char **words, int *at, bl_erro
         return unknown(cli->command, word, length, error);
     if (value == NULL && row->kind == BL_KIND_FLAG)
         value = "on";
-    if (value == NULL && *at + 1 == n) {
-        bl_error_set(error, BELAY_CONF_MISSING, "--%s was given no value", row->name);
-        bl_error_advise(error, "`belay %s --help` shows what it takes.", cli->command->name);
-        return BELAY_CONF_MISSING;
-    }
+    if (value == NULL && *at + 1 == n)
+        return no_value(cli, row, NULL, error);
+    if (value == NULL && is_option(cli, words[*at + 1]))
+        return no_value(cli, row, words[*at + 1], error);
     return store(cli, row, value != NULL ? value : words[++*at], error);
 }
 

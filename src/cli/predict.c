@@ -67,8 +67,8 @@ static belay_code predict(bl_cli *cli, belay_run *run, const char *const *texts,
         const char *label = p->code == BELAY_OK ? belay_run_label(run, p->class_id) : NULL;
         show(cli, texts[i], label, p);
     }
-    fflush(stdout);
-    return BELAY_OK;
+    /* An output that takes nothing more ends the predictions; the command's end says so. */
+    return bl_cli_flush(cli) ? BELAY_OK : BELAY_FILE_WRITE;
 }
 
 /* ---- lines ---------------------------------------------------------------------------------------------------------- */

@@ -7,14 +7,14 @@
 #include <unistd.h>
 #include <utf8proc.h>
 
-#include "cli/cli.h"
+#include "cli/commands.h"
 
 /* ---- the terminal ------------------------------------------------------------------------------------------------ */
 
 bool bl_cli_has_colour(FILE *stream)
 {
     const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
-    if ((none != NULL && none[0] != '\0') || term == NULL || strcmp(term, "dumb") == 0)
+    if ((none != NULL && none[0] != '\0') || term == NULL || term[0] == '\0' || strcmp(term, "dumb") == 0)
         return false;
     return isatty(fileno(stream)) == 1;
 }
@@ -35,22 +35,26 @@ static void print_line(const char *line, size_t length, bool is_warning)
     bl_text_fini(&escaped);
 }
 
-/* What says nothing to a user of the command: which of our own lines called for a file, and that it was before the first
- * step. */
-static bool is_noise(const char *line)
+/* The paragraph without what says nothing to a user of the command: that it was before the first step. */
+static void leave_out_noise(const bl_cli *cli, const char *text, bl_text *out)
 {
-    return starts_with(line, "    called at: ") ||
-           starts_with(line, "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0,");
+    bool is_of_batch = strstr(text, "\n    op: ") != NULL || strstr(text, "\n    sample: ") != NULL;
+    bool keeps = is_of_batch && cli->command == &bl_cli_train;
+    while (*text != '\0') {
+        size_t length = strcspn(text, "\n");
+        length += text[length] == '\n';
+        if (keeps || !starts_with(text, "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0,"))
+            bl_text_add_bytes(out, text, (int64_t)length);
+        text += length;
+    }
 }
 
 static void print_paragraph(bl_cli *cli, belay_code code, const char *text)
 {
-    bool has_op = strstr(text, "\n    op: ") != NULL || strstr(text, "\n    sample: ") != NULL;
     bl_cli_bar_clear(cli);
     while (*text != '\0') {
         size_t length = strcspn(text, "\n");
-        if (has_op || !is_noise(text))
-            print_line(text, length, belay_code_severity(code) == BELAY_SEVERITY_WARNING);
+        print_line(text, length, belay_code_severity(code) == BELAY_SEVERITY_WARNING);
         text += length + (text[length] == '\n');
     }
 }
@@ -80,8 +84,13 @@ static void keep(bl_cli *cli, belay_code code, const char *text)
 void bl_cli_log(void *state, belay_code code, const char *text)
 {
     bl_cli *cli = state;
+    bl_text words = {0};
+    leave_out_noise(cli, text, &words);
+    if (!words.failed)
+        text = bl_text_get(&words);
     print_paragraph(cli, code, text);
     keep(cli, code, text);
+    bl_text_fini(&words);
 }
 
 static void describe(const bl_error *error, bl_text *out)
@@ -146,14 +155,25 @@ static belay_code print_document(bl_cli *cli, bl_error *error)
     return BELAY_OK;
 }
 
+bool bl_cli_flush(bl_cli *cli)
+{
+    bool had_failed = ferror(stdout) != 0;
+    errno = 0;
+    if (fflush(stdout) == 0 && !had_failed)
+        return cli->output_errno == 0;
+    if (cli->output_errno == 0)
+        cli->output_errno = errno != 0 ? errno : EIO;
+    return false;
+}
+
 /* Results that could not be written are a failure of their own. */
-static belay_code flush_output(bl_error *error)
+static belay_code flush_output(bl_cli *cli, bl_error *error)
 {
     char reason[128];
-    bool had_failed = ferror(stdout) != 0;
-    if (fflush(stdout) == 0 && !had_failed)
+    if (bl_cli_flush(cli))
         return BELAY_OK;
-    bl_error_set(error, BELAY_FILE_WRITE, "cannot write to standard output: %s", bl_error_errno(errno, reason));
+    bl_error_set(error, BELAY_FILE_WRITE, "cannot write to standard output: %s",
+                 bl_error_errno(cli->output_errno, reason));
     return BELAY_FILE_WRITE;
 }
 
@@ -166,7 +186,7 @@ static belay_code finish(bl_cli *cli, int status, bl_error *error)
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the whole output");
     if (cli->document != NULL)
         TRY(print_document(cli, error));
-    return flush_output(error);
+    return flush_output(cli, error);
 }
 
 int bl_cli_end(bl_cli *cli, int status)
@@ -228,6 +248,8 @@ void bl_cli_print_real(double value, int width)
 
 belay_context *bl_cli_open(bl_cli *cli, const bl_cli_place *place)
 {
-    return belay_open(
+    belay_context *context = belay_open(
         &(belay_options){.device = place->device, .threads = (int)place->threads, .log = bl_cli_log, .log_state = cli});
+    belay_site_push(context, ""); /* lines of the commands say nothing to their users */
+    return context;
 }

@@ -37,7 +37,8 @@ static void document(bl_cli *cli, const bl_settings *settings, const belay_train
     json_t *d = cli->document;
     if (d == NULL)
         return;
-    bl_cli_put_text(cli, d, "run", settings->out);
+    if (settings->out != NULL)
+        bl_cli_put_text(cli, d, "run", settings->out);
     if (r->code != BELAY_OK && r->n_epochs == 0 && r->n_steps == 0 && r->n_faults == 0)
         return; /* it ended before it began: there are no figures */
     bl_cli_put_int(cli, d, "epochs", r->n_epochs);
@@ -84,7 +85,8 @@ static int run_train(bl_cli *cli)
     bl_settings *settings = cli->options;
     bl_error error = {0};
     belay_train_result result = {0};
-    if (collect(cli, settings, &error) == BELAY_OK && bl_settings_check(settings, &error) == BELAY_OK) {
+    if (collect(cli, settings, &error) == BELAY_OK) {
+        cli->resumed = settings->resume;
         bl_train_job_options options = {.log = bl_cli_log,
                                         .log_state = cli,
                                         .progress = bl_cli_progress,
@@ -113,7 +115,7 @@ const bl_command bl_cli_train = {
     .rows = bl_setting_rows + 1,
     .n_rows = BL_N_SETTINGS - 1,
     .options_bytes = sizeof(bl_settings),
-    .min_arguments = 0, /* DATA may stand in the config */
+    .min_arguments = 0, /* DATA may stand in the config, or in the run that goes on */
     .max_arguments = 1,
     .store = store,
     .run = run_train,

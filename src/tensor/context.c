@@ -293,8 +293,9 @@ void belay_site_push(belay_context *context, const char *label)
 {
     if (!belay_is_open(context))
         return;
+    bool hides = label != NULL && label[0] == '\0';
     uint32_t text = bl_journal_text(context->journal, label != NULL ? label : "");
-    if (text == 0 || context->n_labels == BL_MAX_LABELS) {
+    if ((text == 0 && !hides) || context->n_labels == BL_MAX_LABELS) {
         context->lost_labels++;
         return;
     }

@@ -13,29 +13,44 @@
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 
-/* Sets *has when the folder holds that file. */
-static belay_code look_for(const char *folder, const char *name, bool *has, bl_error *error)
+belay_code bl_train_folder_look(const char *folder, const char *name, bool *has, bl_error *error)
 {
-    char *path = bl_file_join(folder, name);
+    struct stat status;
+    char words[128], *path = bl_file_join(folder, name);
     if (path == NULL)
         return bl_file_no_memory(error, "look into", folder);
-    *has = *has || bl_file_kind_get(path) != BL_FILE_ABSENT;
+    belay_code code = BELAY_OK;
+    if (stat(path, &status) == 0)
+        *has = true;
+    else if (errno != ENOENT && errno != ENOTDIR)
+        code = bl_error_set(error, BELAY_FILE_OPEN, "cannot look at '%s': %s", path, bl_error_errno(errno, words));
     bl_free(path);
-    return BELAY_OK;
+    return code;
+}
+
+/* A checkpoint is `last` before it is also `best`, so no kill leaves `best` alone. */
+static belay_code lost_last(const char *path, bl_error *error)
+{
+    bl_error_set(error, BELAY_FILE_OPEN,
+                 "'%s' holds best.safetensors but not last.safetensors, from which a run goes on", path);
+    bl_error_advise(error, "Put last.safetensors back, or begin the run anew with --overwrite or in a new --out.");
+    return BELAY_FILE_OPEN;
 }
 
 belay_code bl_train_folder_check(const char *path, bool resume, bool overwrite, bl_error *error)
 {
     if (resume && overwrite)
         return bl_error_set(error, BELAY_CONF_CONFLICT, "a run cannot both be gone on with and be overwritten");
-    bool has_run = false;
-    TRY(look_for(path, "run.json", &has_run, error));
-    TRY(look_for(path, "last.safetensors", &has_run, error));
-    TRY(look_for(path, "best.safetensors", &has_run, error));
-    if (!has_run || resume || overwrite)
+    bool has_run = false, has_last = false, has_best = false;
+    TRY(bl_train_folder_look(path, "run.json", &has_run, error));
+    TRY(bl_train_folder_look(path, "last.safetensors", &has_last, error));
+    TRY(bl_train_folder_look(path, "best.safetensors", &has_best, error));
+    if (resume && has_best && !has_last)
+        return lost_last(path, error);
+    if (!(has_run || has_last || has_best) || resume || overwrite)
         return BELAY_OK;
     bl_error_set(error, BELAY_FILE_EXISTS, "'%s' holds a run already", path);
-    bl_error_advise(error, "go on with it by --resume, replace it by --overwrite, or choose another folder");
+    bl_error_advise(error, "Go on with it by --resume, replace it by --overwrite, or choose another folder.");
     return BELAY_FILE_EXISTS;
 }
 
@@ -54,11 +69,11 @@ static belay_code set_paths(bl_train_folder *f, const char *path, bl_error *erro
     return is_whole ? BELAY_OK : bl_file_no_memory(error, "write", path);
 }
 
-/* What an earlier run left, its checkpoints first. */
+/* What an earlier run left; what says that there is one first, and `best` before `last`, as lost_last relies on. */
 static belay_code clear(const bl_train_folder *f, bl_error *error)
 {
     char *report = bl_file_join(f->path, "report.html");
-    const char *const paths[] = {f->last, f->best, f->run, f->metrics_path, f->faults_path, report};
+    const char *const paths[] = {f->run, f->best, f->last, f->metrics_path, f->faults_path, report};
     belay_code code = report != NULL ? BELAY_OK : bl_file_no_memory(error, "clear", f->path);
     for (int i = 0; i < BL_COUNT(paths) && code == BELAY_OK; i++)
         if (unlink(paths[i]) != 0 && errno != ENOENT) {
@@ -135,6 +150,19 @@ static belay_code check_state(const bl_trainer *t, const bl_train_state *state, 
     return BELAY_OK;
 }
 
+/* Ids mean what they meant: the same words, in the same places. */
+static belay_code check_words(bl_trainer *t, const bl_safetensors *file, const char *key, const char *ours,
+                              const char *what)
+{
+    const char *theirs = bl_safetensors_metadata(file, key);
+    if (theirs == NULL || ours == NULL || strcmp(theirs, ours) == 0)
+        return BELAY_OK;
+    bl_error_set(&t->error, BELAY_FILE_MISMATCH, "the training data have other %s than those that '%s' was trained on",
+                 what, t->folder.last);
+    bl_error_advise(&t->error, "Go on with the data that the run was begun with, or begin another run in a new --out.");
+    return BELAY_FILE_MISMATCH;
+}
+
 static belay_code list_all(bl_checkpoint *list, bl_trainer *t, bl_error *error)
 {
     TRY(bl_checkpoint_add_model(list, t->model, error));
@@ -148,6 +176,8 @@ static belay_code read_last(bl_trainer *t, bl_safetensors *file, bl_checkpoint *
     TRY(list_state(scalars, &state, &t->error));
     TRY(list_all(tensors, t, &t->error));
     TRY(bl_checkpoint_read(scalars, false, file, &t->error));
+    TRY(check_words(t, file, "belay.labels", t->folder.labels, "labels"));
+    TRY(check_words(t, file, "belay.tokenizer", t->folder.tokenizer, "tokens"));
     TRY(check_state(t, &state, &t->error));
     TRY(bl_checkpoint_read(tensors, true, file, &t->error));
     t->state = state;
@@ -165,31 +195,6 @@ static belay_code load_last(bl_trainer *t)
     bl_checkpoint_fini(&tensors);
     bl_safetensors_close(file);
     return code;
-}
-
-belay_code bl_train_folder_open(bl_trainer *t)
-{
-    const belay_train_options *o = &t->options;
-    bl_train_folder *f = &t->folder;
-    if (o->out == NULL)
-        return BELAY_OK;
-    TRY(bl_train_folder_check(o->out, o->resume, o->overwrite, &t->error));
-    TRY(set_paths(f, o->out, &t->error));
-    bool goes_on = o->resume && bl_file_kind_get(f->last) != BL_FILE_ABSENT;
-    if (goes_on)
-        TRY(load_last(t));
-    TRY(bl_file_mkdir(o->out, &t->error));
-    if (!goes_on)
-        TRY(clear(f, &t->error));
-    TRY(open_metrics(t, goes_on ? t->state.metrics_bytes : BL_FILE_KEEP_NONE));
-    TRY(bl_file_append_open(f->faults_path, goes_on ? t->state.faults_bytes : BL_FILE_KEEP_NONE, &f->faults,
-                            &t->error));
-    f->tokenizer = belay_tokenizer_to_json(o->tokenizer != NULL ? o->tokenizer : belay_dataset_tokenizer(t->data));
-    f->labels = belay_labels_to_json(o->labels != NULL ? o->labels : belay_dataset_labels(t->data));
-    t->state.metrics_bytes = bl_file_append_size(f->metrics);
-    TRY(bl_train_folder_report(t, NULL));
-    f->is_open = true;
-    return BELAY_OK;
 }
 
 /* ---- checkpoints -------------------------------------------------------------------------------------------------- */
@@ -264,9 +269,12 @@ belay_code bl_train_folder_epoch(bl_trainer *t, const bl_report_metrics *row, bo
     TRY(bl_file_append_sync(t->folder.faults, &t->error));
     t->state.metrics_bytes = bl_file_append_size(t->folder.metrics);
     t->state.faults_bytes = bl_file_append_size(t->folder.faults);
-    if (is_best)
+    bool has_best = bl_file_kind_get(t->folder.best) != BL_FILE_ABSENT;
+    if (is_best && has_best)
         TRY(save_best(t));
     TRY(bl_train_folder_save_last(t));
+    if (is_best && !has_best)
+        TRY(save_best(t));
     return bl_report_html(t->folder.path, &t->error);
 }
 
@@ -349,6 +357,50 @@ belay_code bl_train_folder_report(bl_trainer *t, const belay_train_result *outco
     belay_code code = run != NULL ? write_run(t, run, outcome) : bl_file_no_memory(&t->error, "write", t->folder.run);
     json_decref(run);
     return code == BELAY_OK ? bl_report_html(t->folder.path, &t->error) : code;
+}
+
+/* ---- begun, or gone on with --------------------------------------------------------------------------------------- */
+
+/* A kill after the first `last` leaves it without its `best`, which has the same weights then.  One that is missing at
+ * another time was taken away. */
+static belay_code mend_best(bl_trainer *t)
+{
+    bl_train_state *s = &t->state;
+    if (s->best_epoch < 0 || bl_file_kind_get(t->folder.best) != BL_FILE_ABSENT)
+        return BELAY_OK;
+    if (s->position == 0 && s->best_epoch + 1 == s->epoch)
+        return save_best(t);
+    bl_context_raise(t->context, BELAY_RUN_CHANGED,
+                     "'%s' of epoch %" PRId64
+                     " is missing: the run goes on without it, its next epoch counts as the best",
+                     t->folder.best, s->best_epoch);
+    s->best_epoch = -1;
+    s->best_accuracy = s->best_loss = (double)NAN;
+    return BELAY_OK;
+}
+
+belay_code bl_train_folder_open(bl_trainer *t)
+{
+    const belay_train_options *o = &t->options;
+    bl_train_folder *f = &t->folder;
+    if (o->out == NULL)
+        return BELAY_OK;
+    TRY(bl_train_folder_check(o->out, o->resume, o->overwrite, &t->error));
+    TRY(set_paths(f, o->out, &t->error));
+    f->tokenizer = belay_tokenizer_to_json(o->tokenizer != NULL ? o->tokenizer : belay_dataset_tokenizer(t->data));
+    f->labels = belay_labels_to_json(o->labels != NULL ? o->labels : belay_dataset_labels(t->data));
+    f->goes_on = o->resume && bl_file_kind_get(f->last) != BL_FILE_ABSENT;
+    if (f->goes_on)
+        TRY(load_last(t));
+    TRY(bl_file_mkdir(o->out, &t->error));
+    TRY(f->goes_on ? mend_best(t) : clear(f, &t->error));
+    TRY(open_metrics(t, f->goes_on ? t->state.metrics_bytes : BL_FILE_KEEP_NONE));
+    TRY(bl_file_append_open(f->faults_path, f->goes_on ? t->state.faults_bytes : BL_FILE_KEEP_NONE, &f->faults,
+                            &t->error));
+    t->state.metrics_bytes = bl_file_append_size(f->metrics);
+    TRY(bl_train_folder_report(t, NULL));
+    f->is_open = true;
+    return BELAY_OK;
 }
 
 void bl_train_folder_close(bl_trainer *t)

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "file/path.h"
+#include "train/resume.h"
 #include "train/trainer.h"
 
 typedef struct job {
@@ -20,28 +21,13 @@ typedef struct job {
     belay_optimizer *optimizer;
     bl_text settings_text, description;
     char *journal;
+    bl_train_resume resume;
     bool made_folder;
     belay_train_result *result;
     bl_error *error;
 } job;
 
 /* ---- before there is a context ------------------------------------------------------------------------------------ */
-
-/* To go on, what the caller does not say is as the run has it. */
-static belay_code read_run(job *j)
-{
-    json_t *json = NULL;
-    char *path = bl_file_join(j->settings->out, "run.json");
-    belay_code code = path != NULL ? BELAY_OK : bl_file_no_memory(j->error, "read", j->settings->out);
-    if (code == BELAY_OK && bl_file_kind_get(path) == BL_FILE_REGULAR) {
-        code = bl_json_read(path, 0, &json, j->error);
-        if (code == BELAY_OK && json_is_object(json_object_get(json, "settings")))
-            code = bl_settings_from_json(j->settings, json, BL_SET_BY_RUN, path, j->error);
-        json_decref(json);
-    }
-    bl_free(path);
-    return code;
-}
 
 static belay_code write_settings(job *j)
 {
@@ -54,8 +40,9 @@ static belay_code write_settings(job *j)
 static belay_code prepare(job *j)
 {
     const bl_settings *s = j->settings;
-    if (s->out != NULL && s->resume)
-        TRY(read_run(j));
+    bl_settings_resolve(j->settings);
+    if (s->out != NULL && s->resume && !s->overwrite)
+        TRY(bl_train_resume_read(&j->resume, j->settings, j->error));
     TRY(bl_settings_check(s, j->error));
     TRY(bl_train_folder_check(s->out, s->resume, s->overwrite, j->error));
     TRY(write_settings(j));
@@ -79,7 +66,9 @@ static belay_code open_context(job *j)
                                              .trace_nonfinite = s->trace_nonfinite});
     if (!belay_is_open(j->context))
         return j->context->open_code;
+    belay_site_push(j->context, ""); /* no line of this file says anything to whoever gave the settings */
     bl_train_watch_init(&j->watch, j->context);
+    bl_train_resume_tell(&j->resume, s, j->context);
     return BELAY_OK;
 }
 
@@ -152,7 +141,8 @@ static belay_schedule schedule_of(const job *j)
     const bl_settings *s = j->settings;
     int64_t after_warmup = bl_max_i64(n_steps(j) - s->warmup, 1);
     return (belay_schedule){.kind = kinds[s->schedule],
-                            .period = s->schedule == BL_SCHEDULE_STEP ? bl_max_i64(after_warmup / 3, 1) : after_warmup,
+                            .period = s->schedule == BL_SCHEDULE_STEP ? after_warmup / 3 + (after_warmup % 3 != 0)
+                                                                      : after_warmup,
                             .warmup = s->warmup};
 }
 
@@ -218,13 +208,22 @@ static belay_code run(job *j)
     return train(j);
 }
 
+/* What a run that never came to its first file leaves is its journal. */
+static bool is_empty_run(const job *j)
+{
+    bool has_more = false;
+    bl_error unheard;
+    return bl_train_folder_look(j->settings->out, "run.json", &has_more, &unheard) == BELAY_OK &&
+           bl_train_folder_look(j->settings->out, "metrics.csv", &has_more, &unheard) == BELAY_OK && !has_more;
+}
+
 /* A folder that was made for a run that never began goes again. */
-static void close_job(job *j, bool has_begun)
+static void close_job(job *j)
 {
     bl_train_watch_fini(&j->watch);
     if (j->context != NULL)
         belay_close(j->context);
-    if (!has_begun && j->made_folder) {
+    if (j->made_folder && is_empty_run(j)) {
         if (j->journal != NULL)
             unlink(j->journal);
         rmdir(j->settings->out);
@@ -232,6 +231,7 @@ static void close_job(job *j, bool has_begun)
     bl_free(j->journal);
     bl_text_fini(&j->settings_text);
     bl_text_fini(&j->description);
+    bl_train_resume_fini(&j->resume);
 }
 
 belay_code bl_train_job(bl_settings *settings, const bl_train_job_options *options, belay_train_result *result,
@@ -245,7 +245,7 @@ belay_code bl_train_job(bl_settings *settings, const bl_train_job_options *optio
     bool has_begun = j.optimizer != NULL && result->code == code;
     if (j.context != NULL)
         *j.error = (bl_error){0}; /* told by the log */
-    close_job(&j, has_begun);
+    close_job(&j);
     if (!has_begun)
         *result = (belay_train_result){.code = code, .status = belay_code_status(code), .best_epoch = -1};
     return code;

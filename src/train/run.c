@@ -135,7 +135,7 @@ static belay_code find_checkpoint(const char *path, char **out, bl_error *error)
     if (!is_folder || !is_absent(*out))
         return BELAY_OK;
     bl_error_set(error, BELAY_FILE_OPEN, "no checkpoint was written to '%s' yet", path);
-    bl_error_advise(error, "train until the end of an epoch; --resume starts such a run over");
+    bl_error_advise(error, "Train until the end of an epoch; --resume starts such a run over.");
     return BELAY_FILE_OPEN;
 }
 

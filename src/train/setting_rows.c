@@ -15,19 +15,19 @@ static const char *const choices_INDEX_POLICY[] = {BL_CHOICES_INDEX_POLICY(X) NU
 static const char *const choices_ON_FAULT[] = {BL_CHOICES_ON_FAULT(X) NULL};
 #undef X
 
-#define ROW(field_, name_, kind_, group_, help_)                                                                       \
+#define ROW(field_, name_, kind_, group_, resume_, help_)                                                              \
     .name = name_, .kind = BL_KIND_##kind_, .offset = offsetof(bl_settings, field_), .group = BL_GROUP_##group_,       \
-    .help = help_
-#define BL_SETTING_INT(field, name, default_, low, high, words_, unit_, group, help)                                   \
-    {ROW(field, name, INT, group, help),                                                                               \
+    .on_resume = BL_RESUME_##resume_, .help = help_
+#define BL_SETTING_INT(field, name, default_, low, high, words_, unit_, group, on_resume, help)                        \
+    {ROW(field, name, INT, group, on_resume, help),                                                                    \
      .int_default = default_,                                                                                          \
      .int_low = low,                                                                                                   \
      .int_high = high,                                                                                                 \
      .words = words_,                                                                                                  \
      .place = "N",                                                                                                     \
      .unit = unit_},
-#define BL_SETTING_REAL(field, name, default_, low, high, open_, unit_, group, help)                                   \
-    {ROW(field, name, REAL, group, help),                                                                              \
+#define BL_SETTING_REAL(field, name, default_, low, high, open_, unit_, group, on_resume, help)                        \
+    {ROW(field, name, REAL, group, on_resume, help),                                                                   \
      .real_default = default_,                                                                                         \
      .real_low = low,                                                                                                  \
      .real_high = high,                                                                                                \
@@ -35,20 +35,21 @@ static const char *const choices_ON_FAULT[] = {BL_CHOICES_ON_FAULT(X) NULL};
      .words = "",                                                                                                      \
      .place = "X",                                                                                                     \
      .unit = unit_},
-#define BL_SETTING_CHOICE(field, name, default_, list, group, help)                                                    \
-    {ROW(field, name, CHOICE, group, help),                                                                            \
+#define BL_SETTING_CHOICE(field, name, default_, list, group, on_resume, help)                                         \
+    {ROW(field, name, CHOICE, group, on_resume, help),                                                                 \
      .int_default = BL_##list##_##default_,                                                                            \
      .int_high = BL_N_##list - 1,                                                                                      \
      .choices = choices_##list,                                                                                        \
      .words = "",                                                                                                      \
      .place = "",                                                                                                      \
      .unit = ""},
-#define BL_SETTING_TEXT(field, name, default_, words_, place_, group, help)                                            \
-    {ROW(field, name, TEXT, group, help), .text_default = default_, .words = words_, .place = place_, .unit = ""},
-#define BL_SETTING_PAIRS(field, name, place_, group, help)                                                             \
-    {ROW(field, name, PAIRS, group, help), .words = "none", .place = place_, .unit = ""},
-#define BL_SETTING_FLAG(field, name, group, help)                                                                      \
-    {ROW(field, name, FLAG, group, help), .words = "off", .place = "", .unit = ""},
+#define BL_SETTING_TEXT(field, name, default_, words_, place_, group, on_resume, help)                                 \
+    {ROW(field, name, TEXT, group, on_resume, help), .text_default = default_, .words = words_, .place = place_,       \
+     .unit = ""},
+#define BL_SETTING_PAIRS(field, name, place_, group, on_resume, help)                                                  \
+    {ROW(field, name, PAIRS, group, on_resume, help), .words = "none", .place = place_, .unit = ""},
+#define BL_SETTING_FLAG(field, name, group, on_resume, help)                                                           \
+    {ROW(field, name, FLAG, group, on_resume, help), .words = "off", .place = "", .unit = ""},
 
 const bl_setting_row bl_setting_rows[BL_N_SETTINGS] = {
 #include "train/settings.def"

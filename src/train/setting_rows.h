@@ -99,6 +99,9 @@ typedef enum bl_setting_group {
 
 typedef enum bl_setting_open { BL_OPEN_NONE, BL_OPEN_LOW, BL_OPEN_HIGH } bl_setting_open;
 
+/* A setting that a run which goes on has otherwise: refused, told, or nothing to the bits. */
+typedef enum bl_setting_resume { BL_RESUME_SAME, BL_RESUME_TOLD, BL_RESUME_FREE } bl_setting_resume;
+
 typedef struct bl_setting_row {
     const char *name;
     bl_setting_kind kind;
@@ -113,6 +116,7 @@ typedef struct bl_setting_row {
     const char *const *choices; /* NULL-ended */
     const char *help;
     bl_setting_open open; /* REAL: the end that is excluded */
+    bl_setting_resume on_resume;
 } bl_setting_row;
 
 extern const bl_setting_row bl_setting_rows[BL_N_SETTINGS];
@@ -125,6 +129,10 @@ const char *bl_set_by_name(bl_set_by by);
 /* The row of a name, NULL when there is none; and the name nearest to a mistyped one, NULL when none is near. */
 const bl_setting_row *bl_setting_find(const char *name);
 const char *bl_setting_nearest(const char *name);
+
+/* A value as the text that sets it, with bytes that are none escaped; "none" where there is no text and no pair, and the
+ * words of its row for a number that is not set.  Two values are the same when their words are. */
+void bl_setting_value_describe(const void *object, const bl_setting_row *row, bl_text *out);
 
 /* In words: what stands for the value ("N", "lstm|mean"), the default ("0.001", "the cores allowed"), the limits ("a
  * number above 0 and at most 1000"). */

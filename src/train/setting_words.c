@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "train/setting_rows.h"
 
@@ -26,6 +27,49 @@ static void add_choices(const bl_setting_row *row, const char *between, const ch
 {
     for (int i = 0; row->choices[i] != NULL; i++)
         bl_text_format(out, "%s%s", i == 0 ? "" : row->choices[i + 1] == NULL ? last : between, row->choices[i]);
+}
+
+static void add_pairs(const bl_pairs *pairs, bl_text *out)
+{
+    for (int64_t i = 0; i < pairs->n; i++)
+        bl_text_format(out, "%s%" PRId64 ":%" PRId64, i > 0 ? " " : "", pairs->pair[i].epoch, pairs->pair[i].position);
+    if (pairs->n == 0)
+        bl_text_add(out, "none");
+}
+
+static void add_int(const bl_setting_row *row, int64_t value, bl_text *out)
+{
+    if (value < row->int_low)
+        bl_text_add(out, row->words);
+    else
+        bl_text_format(out, "%" PRId64, value);
+}
+
+void bl_setting_value_describe(const void *object, const bl_setting_row *row, bl_text *out)
+{
+    const void *field = (const char *)object + row->offset;
+    const char *text;
+    switch (row->kind) {
+    case BL_KIND_INT:
+        add_int(row, *(const int64_t *)field, out);
+        break;
+    case BL_KIND_REAL:
+        add_real(*(const double *)field, out);
+        break;
+    case BL_KIND_CHOICE:
+        bl_text_add(out, row->choices[*(const int *)field]);
+        break;
+    case BL_KIND_TEXT:
+        text = *(char *const *)field != NULL ? *(char *const *)field : "none";
+        bl_text_add_escaped(out, text, (int64_t)strlen(text), INT64_MAX);
+        break;
+    case BL_KIND_PAIRS:
+        add_pairs(field, out);
+        break;
+    case BL_KIND_FLAG:
+        bl_text_add(out, *(const bool *)field ? "on" : "off");
+        break;
+    }
 }
 
 void bl_setting_place_describe(const bl_setting_row *row, bl_text *out)
@@ -52,20 +96,13 @@ void bl_setting_default_describe(const bl_setting_row *row, bl_text *out)
 
 static void describe_int(const bl_setting_row *row, bl_text *out)
 {
-    if (row->int_high == INT64_MAX)
-        bl_text_format(out, "a whole number from %" PRId64 " on", row->int_low);
-    else
-        bl_text_format(out, "a whole number from %" PRId64 " to %" PRId64, row->int_low, row->int_high);
+    bl_text_format(out, "a whole number from %" PRId64 " to %" PRId64, row->int_low, row->int_high);
 }
 
 static void describe_real(const bl_setting_row *row, bl_text *out)
 {
     bl_text_add(out, row->open == BL_OPEN_LOW ? "a number above " : "a number from ");
     add_real(row->real_low, out);
-    if (row->real_high >= 1e30) {
-        bl_text_add(out, " on");
-        return;
-    }
     bl_text_add(out, row->open == BL_OPEN_LOW ? " and at most " : row->open == BL_OPEN_HIGH ? " to below " : " to ");
     add_real(row->real_high, out);
 }
@@ -86,7 +123,7 @@ void bl_setting_limits_describe(const bl_setting_row *row, bl_text *out)
         bl_text_add(out, "a text that is not empty");
         break;
     case BL_KIND_PAIRS:
-        bl_text_add(out, "an epoch and a batch, both from 0, as in 0:12");
+        bl_text_add(out, "an epoch and a batch, both from 0 to 4294967295, as in 0:12");
         break;
     case BL_KIND_FLAG:
         bl_text_add(out, "on or off");

@@ -3,6 +3,7 @@
 #include "train/settings.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,9 +223,37 @@ static belay_code conflict(bl_error *error, const char *headline, const char *ad
     return BELAY_CONF_CONFLICT;
 }
 
+void bl_settings_resolve(bl_settings *s)
+{
+    bl_set_by file = (bl_set_by)s->set_by[BL_SETTING_valid], part = (bl_set_by)s->set_by[BL_SETTING_valid_split];
+    if (s->valid == NULL || !(s->valid_split > 0))
+        return;
+    if (file < part)
+        bl_setting_fini(s, &bl_setting_rows[BL_SETTING_valid]);
+    else if (file > part || part == BL_SET_BY_RUN)
+        s->valid_split = 0;
+}
+
+/* A batch that the run never comes to.  What a run that goes on brings along was right when it began. */
+static belay_code check_skipped(const bl_settings *s, bl_error *error)
+{
+    for (int64_t i = 0; i < s->skip_batch.n && s->set_by[BL_SETTING_skip_batch] != BL_SET_BY_RUN; i++) {
+        const bl_pair *pair = &s->skip_batch.pair[i];
+        if (pair->epoch < s->epochs)
+            continue;
+        bl_error_set(error, BELAY_CONF_VALUE,
+                     "--skip-batch %" PRId64 ":%" PRId64 " names epoch %" PRId64 ", the run has epochs 0 to %" PRId64,
+                     pair->epoch, pair->position, pair->epoch, s->epochs - 1);
+        bl_error_advise(error, "Epochs count from 0; leave it out, or raise --epochs.");
+        return BELAY_CONF_VALUE;
+    }
+    return BELAY_OK;
+}
+
 belay_code bl_settings_check(const bl_settings *s, bl_error *error)
 {
     TRY(check_missing(s, error));
+    TRY(check_skipped(s, error));
     if (s->valid != NULL && was_set(s, BL_SETTING_valid_split) && s->valid_split > 0)
         return conflict(error, "--valid and --valid-split both say what to validate on", "Keep one of the two.");
     if (s->hidden == 0 && s->model == BL_MODEL_LSTM)

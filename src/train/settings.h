@@ -34,6 +34,10 @@ BL_MUST_USE belay_code bl_settings_from_json(bl_settings *settings, const json_t
 /* {"lr": {"value": 0.001, "set_by": "default"}, ...} for run.json, new; NULL without memory. */
 BL_MUST_USE json_t *bl_settings_to_json(const bl_settings *settings);
 
+/* Where one source says --valid and a weaker one --valid-split, or the other way round, the stronger one holds: the other
+ * is put out of force.  Once, when all sources have been read. */
+void bl_settings_resolve(bl_settings *settings);
+
 /* What no row alone can see: what is missing, what contradicts. */
 BL_MUST_USE belay_code bl_settings_check(const bl_settings *settings, bl_error *error);
 

@@ -117,6 +117,23 @@ static belay_code set_list(bl_settings *settings, const bl_setting_row *row, con
     return BELAY_OK;
 }
 
+/* What run.json writes for a number that words stand for, and for no text. */
+static bool may_be_null(const bl_setting_row *row)
+{
+    return (row->kind == BL_KIND_INT && row->int_default < row->int_low) ||
+           (row->kind == BL_KIND_TEXT && row->text_default == NULL);
+}
+
+static belay_code refuse_null(const bl_setting_row *row, const char *option, bl_error *error)
+{
+    bl_text limits = {0};
+    bl_setting_limits_describe(row, &limits);
+    bl_error_set(error, BELAY_CONF_VALUE, "%s must be %s, not null", option, bl_text_get(&limits));
+    bl_error_advise(error, "Give a value, or take '%s' out of the file for its default.", row->name);
+    bl_text_fini(&limits);
+    return BELAY_CONF_VALUE;
+}
+
 static belay_code set_entry(bl_settings *settings, const char *name, const json_t *value, bl_set_by by,
                             const char *path, bl_error *error)
 {
@@ -133,10 +150,32 @@ static belay_code set_entry(bl_settings *settings, const char *name, const json_
     if (json_is_object(value) && json_object_get(value, "value") != NULL)
         value = json_object_get(value, "value");
     if (json_is_null(value))
-        return BELAY_OK;
+        return may_be_null(row) ? BELAY_OK : refuse_null(row, option, error);
     if (row->kind == BL_KIND_PAIRS && json_is_array(value))
         return set_list(settings, row, value, by, option, error);
     return set_one(settings, row, value, by, option, error);
+}
+
+/* Beside "settings" a run.json has what it says of the run, and nothing that anyone may hope to set there. */
+static belay_code check_outside(const json_t *json, const char *path, bl_error *error)
+{
+    static const char *const known[] = {"settings", "version", "model", "outcome"};
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)json, name, value)
+    {
+        bool is_known = false;
+        char quoted[BL_FILE_QUOTE];
+        for (int i = 0; i < BL_COUNT(known); i++)
+            is_known = is_known || strcmp(name, known[i]) == 0;
+        if (is_known)
+            continue;
+        bl_error_set(error, BELAY_CONF_UNKNOWN, "%s: '%s' stands beside \"settings\", where it sets nothing", path,
+                     bl_file_quote(name, (int64_t)strlen(name), quoted));
+        bl_error_advise(error, "Put it into the object \"settings\", or take it out.");
+        return BELAY_CONF_UNKNOWN;
+    }
+    return BELAY_OK;
 }
 
 belay_code bl_settings_from_json(bl_settings *settings, const json_t *json, bl_set_by by, const char *path,
@@ -144,10 +183,12 @@ belay_code bl_settings_from_json(bl_settings *settings, const json_t *json, bl_s
 {
     const json_t *inner = json_object_get(json, "settings");
     const json_t *object = inner != NULL ? inner : json;
-    if (!json_is_object(object))
-        return bl_error_set(error, BELAY_FILE_FORMAT, "%s: settings must be an object of names and values", path);
     const char *name;
     json_t *value;
+    if (!json_is_object(object))
+        return bl_error_set(error, BELAY_FILE_FORMAT, "%s: settings must be an object of names and values", path);
+    if (inner != NULL)
+        TRY(check_outside(json, path, error));
     json_object_foreach((json_t *)object, name, value) TRY(set_entry(settings, name, value, by, path, error));
     return BELAY_OK;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SIGINT and SIGTERM ask a run to stop; a second one ends the process as if nobody had asked. */
+/* SIGINT, SIGTERM, a terminal that closes and an output that nobody reads any more ask a run to stop; a second SIGINT or
+ * SIGTERM ends the process as if nobody had asked.  What is ignored, as after nohup, stays ignored. */
 #include <signal.h>
 #include <string.h>
 
 #include "train/job.h"
 
-static const int signals[] = {SIGINT, SIGTERM};
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 static struct sigaction before[BL_COUNT(signals)];
 static volatile sig_atomic_t stop;
 
@@ -16,11 +17,15 @@ const volatile sig_atomic_t *bl_train_stop_catch(void)
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = note;
-    action.sa_flags = SA_RESTART | (int)SA_RESETHAND;
     sigemptyset(&action.sa_mask);
     stop = 0;
-    for (int i = 0; i < BL_COUNT(signals); i++)
-        sigaction(signals[i], &action, &before[i]);
+    for (int i = 0; i < BL_COUNT(signals); i++) {
+        bool may_repeat = signals[i] == SIGPIPE; /* the last words have no reader either */
+        action.sa_flags = may_repeat ? SA_RESTART : SA_RESTART | (int)SA_RESETHAND;
+        sigaction(signals[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+    }
     return &stop;
 }
 

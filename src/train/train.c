@@ -64,6 +64,22 @@ static void set_state(bl_trainer *t)
                                 .train_loss = none};
 }
 
+/* A batch that is to be left out is one that the run comes to. */
+static belay_code check_skipped(bl_trainer *t)
+{
+    for (int64_t i = 0; i < t->options.n_skip; i++) {
+        const belay_batch_place *place = &t->options.skip[i];
+        if (place->epoch >= 0 && place->position >= 0 && place->position < t->n_batches)
+            continue;
+        bl_error_set(&t->error, BELAY_CONF_VALUE,
+                     "batch %" PRId64 " of epoch %" PRId64 " is to be skipped, an epoch has batches 0 to %" PRId64,
+                     place->position, place->epoch, t->n_batches - 1);
+        bl_error_advise(&t->error, "Epochs and batches count from 0; take it out of those to skip (--skip-batch).");
+        return BELAY_CONF_VALUE;
+    }
+    return BELAY_OK;
+}
+
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
 static belay_code open_loaders(bl_trainer *t)
@@ -97,6 +113,7 @@ static belay_code open_trainer(bl_trainer *t, const belay_train_options *options
     bl_train_watch_init(&t->watch, t->context);
     t->loss.label_smoothing = t->options.label_smoothing;
     set_state(t);
+    TRY(check_skipped(t));
     TRY(bl_train_folder_open(t));
     return open_loaders(t);
 }
@@ -151,6 +168,16 @@ static void tell(const bl_trainer *t, const belay_progress *progress)
 {
     if (t->options.progress != NULL)
         t->options.progress(t->options.progress_state, progress);
+}
+
+static void tell_begin(const bl_trainer *t)
+{
+    belay_progress progress = progress_of(t, BELAY_PROGRESS_BEGUN);
+    progress.n_samples = t->state.samples;
+    progress.n_valid_samples = t->options.valid != NULL ? belay_dataset_n_samples(t->options.valid) : 0;
+    progress.n_parameters = belay_module_n_elements(t->model);
+    progress.path = t->folder.goes_on ? t->folder.last : NULL;
+    tell(t, &progress);
 }
 
 /* ---- an epoch ----------------------------------------------------------------------------------------------------- */
@@ -331,8 +358,10 @@ static belay_code end_run(bl_trainer *t, belay_code code)
 static belay_code run(bl_trainer *t, const belay_train_options *options)
 {
     belay_code code = open_trainer(t, options);
-    if (code == BELAY_OK)
+    if (code == BELAY_OK) {
+        tell_begin(t);
         code = run_epochs(t);
+    }
     return end_run(t, code);
 }
 

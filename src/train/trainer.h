@@ -81,6 +81,7 @@ typedef struct bl_train_folder {
     bl_file_append *metrics, *faults;
     const char *tokenizer, *labels; /* JSON for the metadata, NULL: none */
     bool is_open;
+    bool goes_on; /* `last` was loaded */
 } bl_train_folder;
 
 typedef struct bl_trainer {
@@ -133,7 +134,10 @@ BL_MUST_USE belay_code bl_train_record(bl_trainer *t, const char *policy);
 
 /* ---- folder.c */
 
-/* file.exists or conf.conflict, when the folder may not be used so. */
+/* Sets *has when the folder holds a file of that name; file.open when it may not be looked at. */
+BL_MUST_USE belay_code bl_train_folder_look(const char *folder, const char *name, bool *has, bl_error *error);
+
+/* file.exists, file.open (to go on, without what to go on from) or conf.conflict, when the folder may not be used so. */
 BL_MUST_USE belay_code bl_train_folder_check(const char *path, bool resume, bool overwrite, bl_error *error);
 
 /* Checks, makes and clears the folder; to go on: loads model, optimizer and state. */

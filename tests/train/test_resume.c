@@ -246,7 +246,7 @@ static void a_folder_with_a_run_is_refused(void **state)
                    "belay: '%s' holds a run already (file.exists)\n"
                    "    called at: train_support.h:%d\n"
                    "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n"
-                   "    try: go on with it by --resume, replace it by --overwrite, or choose another folder\n",
+                   "    try: Go on with it by --resume, replace it by --overwrite, or choose another folder.\n",
                    path);
     t.options.resume = t.options.overwrite = true;
     expect_refusal(&t, BELAY_CONF_CONFLICT,
@@ -306,6 +306,171 @@ static void a_run_does_not_go_on_with_other_batches_or_another_model(void **stat
     remove_folder(path);
 }
 
+static void drop(const char *folder, const char *name)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* No kill leaves best.safetensors alone. */
+static void a_folder_whose_last_checkpoint_is_gone_is_refused(void **state)
+{
+    (void)state;
+    char path[512];
+    int64_t n_before, n_after;
+    trial t = new_trial();
+    t.options.out = make_folder(path);
+    run_trial(&t);
+    end_trial(&t);
+    drop(path, "last.safetensors");
+    char *before = read_file_in(path, "best.safetensors", &n_before);
+    t.options.resume = true;
+    expect_refusal(&t, BELAY_FILE_OPEN,
+                   "belay: '%s' holds best.safetensors but not last.safetensors, from which a run goes on (file.open)\n"
+                   "    called at: train_support.h:%d\n"
+                   "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n"
+                   "    try: Put last.safetensors back, or begin the run anew with --overwrite or in a new --out.\n",
+                   path);
+    char *after = read_file_in(path, "best.safetensors", &n_after);
+    assert_int_equal(n_before, n_after);
+    assert_memory_equal(before, after, (size_t)n_before);
+    free(before);
+    free(after);
+    remove_folder(path);
+}
+
+/* What a kill between the first `last` and its `best` leaves. */
+static void a_best_that_was_not_written_is_written_from_last(void **state)
+{
+    (void)state;
+    char path[512], whole_path[512];
+    trial whole = stopped_trial(), t = stopped_trial();
+    whole.options.out = make_folder(whole_path);
+    whole.options.epochs = t.options.epochs = 1;
+    run_trial(&whole);
+    t.options.out = make_folder(path);
+    run_trial(&t);
+    end_trial(&t);
+    drop(path, "best.safetensors");
+    t.options.resume = true;
+    run_trial(&t);
+    assert_int_equal(t.code, BELAY_OK);
+    assert_same_run(&t, path, &whole, whole_path);
+    remove_folder(path);
+    remove_folder(whole_path);
+    end_trial(&t);
+    end_trial(&whole);
+}
+
+/* A run that was stopped within an epoch has other weights than its best. */
+static void a_best_that_was_taken_away_is_told_and_looked_for_anew(void **state)
+{
+    (void)state;
+    char path[512], text[2048];
+    told heard_words = {0};
+    trial t = new_trial();
+    t.options.out = make_folder(path);
+    t.options.epochs = 1;
+    run_trial(&t);
+    end_trial(&t);
+    stopper s = {.after = 1};
+    t.options.epochs = 2;
+    t.options.resume = true;
+    t.options.progress = stop_after;
+    t.options.progress_state = &s;
+    t.options.stop = &s.stop;
+    run_trial(&t);
+    end_trial(&t);
+    drop(path, "best.safetensors");
+    t.options.progress = NULL;
+    t.options.stop = NULL;
+    t.told = &heard_words;
+    run_trial(&t);
+    snprintf(text, sizeof text,
+             "belay: '%s/best.safetensors' of epoch 0 is missing: the run goes on without it, its next epoch counts as "
+             "the best (run.changed)\n"
+             "    called at: train_support.h:%d\n"
+             "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 4, rank 0\n"
+             "    try: Give what the run had before, to go on as if it had never stopped.\n",
+             path, run_trial_line);
+    assert_int_equal(t.code, BELAY_OK);
+    assert_words_equal(heard_words.text, text);
+    assert_int_equal(t.result.best_epoch, 1);
+    assert_true(is_there(path, "best.safetensors"));
+    remove_folder(path);
+    end_trial(&t);
+}
+
+static void a_batch_to_skip_that_no_epoch_has_is_refused(void **state)
+{
+    (void)state;
+    static const belay_batch_place places[] = {{0, 3}, {1, 9}};
+    char path[512];
+    trial t = new_trial();
+    t.options.out = make_folder(path);
+    t.options.skip = places;
+    t.options.n_skip = 2;
+    expect_refusal(&t, BELAY_CONF_VALUE,
+                   "belay: batch 9 of epoch 1 is to be skipped, an epoch has batches 0 to 8 (conf.value)\n"
+                   "    called at: train_support.h:%2$d\n"
+                   "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n"
+                   "    try: Epochs and batches count from 0; take it out of those to skip (--skip-batch).\n",
+                   path);
+    assert_false(is_there(path, "run.json"));
+    t.options.n_skip = 1;
+    run_trial(&t);
+    assert_int_equal(t.code, BELAY_OK);
+    remove_folder(path);
+    end_trial(&t);
+}
+
+/* Where each process of a run began. */
+typedef struct beginnings {
+    int n;
+    belay_progress last;
+    bool had_path;
+} beginnings;
+
+static void note_beginning(void *state, const belay_progress *p)
+{
+    beginnings *b = state;
+    if (p->kind != BELAY_PROGRESS_BEGUN)
+        return;
+    b->n++;
+    b->last = *p;
+    b->had_path = p->path != NULL;
+}
+
+static void a_run_tells_where_it_begins(void **state)
+{
+    (void)state;
+    char path[512];
+    beginnings b = {0};
+    trial t = new_trial();
+    t.options.out = make_folder(path);
+    t.options.resume = true; /* with nothing to go on from, in the library, it begins */
+    t.options.epochs = 1;
+    t.options.progress = note_beginning;
+    t.options.progress_state = &b;
+    run_trial(&t);
+    assert_int_equal(b.n, 1);
+    assert_false(b.had_path);
+    assert_int_equal(b.last.n_samples, 70);
+    assert_int_equal(b.last.n_valid_samples, 20);
+    assert_int_equal(b.last.n_batches, 9);
+    assert_int_equal(b.last.n_parameters, t.n_weights);
+    end_trial(&t);
+    t.options.epochs = 2;
+    run_trial(&t);
+    assert_int_equal(b.n, 2);
+    assert_true(b.had_path);
+    assert_int_equal(b.last.epoch, 1);
+    assert_int_equal(b.last.batch, 0);
+    remove_folder(path);
+    end_trial(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +482,11 @@ int main(void)
         cmocka_unit_test(a_folder_with_a_run_is_refused),
         cmocka_unit_test(overwrite_replaces_a_run),
         cmocka_unit_test(a_run_does_not_go_on_with_other_batches_or_another_model),
+        cmocka_unit_test(a_folder_whose_last_checkpoint_is_gone_is_refused),
+        cmocka_unit_test(a_best_that_was_not_written_is_written_from_last),
+        cmocka_unit_test(a_best_that_was_taken_away_is_told_and_looked_for_anew),
+        cmocka_unit_test(a_batch_to_skip_that_no_epoch_has_is_refused),
+        cmocka_unit_test(a_run_tells_where_it_begins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

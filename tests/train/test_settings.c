@@ -163,6 +163,88 @@ static void json_gives_every_setting_back(void **state)
     bl_settings_fini(&back);
 }
 
+/* What the words of a value say is what sets it again. */
+static void words_of_a_value_set_it(void **state)
+{
+    (void)state;
+    static const struct {
+        int setting;
+        const char *value;
+    } cases[] = {{BL_SETTING_lr, "0.30000000000000004"},
+                 {BL_SETTING_lr, "1e-05"},
+                 {BL_SETTING_batch, "17"},
+                 {BL_SETTING_optimizer, "sgd"},
+                 {BL_SETTING_drop_last, "on"},
+                 {BL_SETTING_skip_batch, "2:3"},
+                 {BL_SETTING_valid, "v.tsv"}};
+    for (int i = 0; i < BL_COUNT(cases); i++) {
+        bl_settings s;
+        bl_text words = {0};
+        assert_int_equal(bl_settings_init(&s, NULL), BELAY_OK);
+        assert_int_equal(set(&s, cases[i].setting, cases[i].value, BL_SET_BY_CALLER), BELAY_OK);
+        bl_setting_value_describe(&s, &bl_setting_rows[cases[i].setting], &words);
+        assert_string_equal(bl_text_get(&words), cases[i].value);
+        bl_text_fini(&words);
+        bl_settings_fini(&s);
+    }
+}
+
+static void the_stronger_source_says_what_is_validated_on(void **state)
+{
+    (void)state;
+    static const struct {
+        bl_set_by file, part; /* DEFAULT: not set */
+        bool has_file, has_part;
+        belay_code code;
+    } cases[] = {{BL_SET_BY_CALLER, BL_SET_BY_DEFAULT, true, false, BELAY_OK},
+                 {BL_SET_BY_CALLER, BL_SET_BY_RUN, true, false, BELAY_OK},
+                 {BL_SET_BY_CALLER, BL_SET_BY_CONFIG, true, false, BELAY_OK},
+                 {BL_SET_BY_CALLER, BL_SET_BY_CALLER, true, true, BELAY_CONF_CONFLICT},
+                 {BL_SET_BY_CONFIG, BL_SET_BY_CALLER, false, true, BELAY_OK},
+                 {BL_SET_BY_CONFIG, BL_SET_BY_CONFIG, true, true, BELAY_CONF_CONFLICT},
+                 {BL_SET_BY_RUN, BL_SET_BY_RUN, true, false, BELAY_OK},
+                 {BL_SET_BY_DEFAULT, BL_SET_BY_CALLER, false, true, BELAY_OK},
+                 {BL_SET_BY_DEFAULT, BL_SET_BY_DEFAULT, false, true, BELAY_OK}};
+    for (int i = 0; i < BL_COUNT(cases); i++) {
+        bl_settings s;
+        assert_int_equal(bl_settings_init(&s, NULL), BELAY_OK);
+        assert_int_equal(set(&s, BL_SETTING_data, "d.tsv", BL_SET_BY_CALLER), BELAY_OK);
+        assert_int_equal(set(&s, BL_SETTING_out, "run", BL_SET_BY_CALLER), BELAY_OK);
+        if (cases[i].file != BL_SET_BY_DEFAULT)
+            assert_int_equal(set(&s, BL_SETTING_valid, "v.tsv", cases[i].file), BELAY_OK);
+        if (cases[i].part != BL_SET_BY_DEFAULT)
+            assert_int_equal(set(&s, BL_SETTING_valid_split, "0.2", cases[i].part), BELAY_OK);
+        bl_settings_resolve(&s);
+        assert_int_equal(s.valid != NULL, cases[i].has_file);
+        assert_int_equal(s.valid_split > 0, cases[i].has_part);
+        assert_int_equal(bl_settings_check(&s, NULL), cases[i].code);
+        bl_settings_fini(&s);
+    }
+}
+
+/* What a run brings along may lie beyond fewer epochs; what a caller asks for may not. */
+static void a_batch_to_skip_lies_in_an_epoch_of_the_run(void **state)
+{
+    (void)state;
+    static const struct {
+        bl_set_by by;
+        const char *pair;
+        belay_code code;
+    } cases[] = {{BL_SET_BY_CALLER, "4:0", BELAY_OK},
+                 {BL_SET_BY_CALLER, "5:0", BELAY_CONF_VALUE},
+                 {BL_SET_BY_CONFIG, "5:0", BELAY_CONF_VALUE},
+                 {BL_SET_BY_RUN, "5:0", BELAY_OK}};
+    for (int i = 0; i < BL_COUNT(cases); i++) {
+        bl_settings s;
+        assert_int_equal(bl_settings_init(&s, NULL), BELAY_OK);
+        assert_int_equal(set(&s, BL_SETTING_data, "d.tsv", BL_SET_BY_CALLER), BELAY_OK);
+        assert_int_equal(set(&s, BL_SETTING_out, "run", BL_SET_BY_CALLER), BELAY_OK);
+        assert_int_equal(set(&s, BL_SETTING_skip_batch, cases[i].pair, cases[i].by), BELAY_OK);
+        assert_int_equal(bl_settings_check(&s, NULL), cases[i].code);
+        bl_settings_fini(&s);
+    }
+}
+
 static belay_code whole_way(void)
 {
     bl_settings s, back;
@@ -208,6 +290,9 @@ int main(void)
         cmocka_unit_test(pairs_of_a_stronger_source_replace_and_of_the_same_add),
         cmocka_unit_test(json_gives_every_setting_back),
         cmocka_unit_test(a_name_that_is_no_utf8_goes_to_json_with_its_bytes_shown),
+        cmocka_unit_test(words_of_a_value_set_it),
+        cmocka_unit_test(the_stronger_source_says_what_is_validated_on),
+        cmocka_unit_test(a_batch_to_skip_lies_in_an_epoch_of_the_run),
         cmocka_unit_test(settings_survive_each_allocation_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -126,6 +126,7 @@ static void write_text_cell(FILE *out, bl_text *text)
 
 static void write_setting(FILE *out, const bl_setting_row *row, bl_text *text)
 {
+    static const char *const resumes[] = {"as it was", "told", "free"};
     bl_text_format(text, "`--%s%s", row->name, row->kind == BL_KIND_FLAG ? "" : " ");
     bl_setting_place_describe(row, text);
     if (row->offset == bl_setting_rows[BL_SETTING_data].offset) {
@@ -141,6 +142,7 @@ static void write_setting(FILE *out, const bl_setting_row *row, bl_text *text)
         bl_setting_limits_describe(row, text);
     write_text_cell(out, text);
     write_cell(out, row->unit);
+    write_cell(out, row->group != BL_GROUP_CALL ? resumes[row->on_resume] : "");
     fprintf(out, "%s |\n", row->help);
 }
 
@@ -152,10 +154,18 @@ static void write_settings(FILE *out)
         "A setting comes from the command line, else from the file that `--config` names, else (with `--resume`) from "
         "the run, else it is the default. `RUN/run.json` holds each one with who set it; `--config` reads that file, "
         "or "
-        "any object of names and values: `{\"lr\": 0.002, \"batch\": 32, \"skip-batch\": [\"0:12\"]}`.\n",
+        "any object of names and values: `{\"lr\": 0.002, \"batch\": 32, \"skip-batch\": [\"0:12\"]}`.\n\n"
+        "`--resume` goes on with the run in `--out` from its `last.safetensors`, bit for bit as if it had never "
+        "stopped. A setting that is not given then is as the run has it. One that is given otherwise: *as it was* is "
+        "refused by name, *told* is taken with the warning `run.changed`, *free* is taken, for no bit depends on it "
+        "(a schedule other than constant depends on `--epochs`, whose change is told then). A folder that holds no "
+        "run is refused, so that a mistyped `--out` begins nothing; one with a `run.json` and no checkpoint yet "
+        "starts over, and says so; one with `best.safetensors` but without `last.safetensors` is refused.\n",
         out);
     for (int group = 0; group < BL_N_GROUPS; group++) {
-        fprintf(out, "\n## %s\n\n| setting | default | limits | unit | what it does |\n|---|---|---|---|---|\n",
+        fprintf(out,
+                "\n## %s\n\n| setting | default | limits | unit | `--resume` | what it does "
+                "|\n|---|---|---|---|---|---|\n",
                 bl_setting_group_name((bl_setting_group)group));
         for (int i = 0; i < BL_N_SETTINGS; i++)
             if ((int)bl_setting_rows[i].group == group)
