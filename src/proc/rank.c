@@ -76,11 +76,20 @@ static void watch_end(bl_supervise *s, int rank)
         (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, r->pidfd, &event);
 }
 
+void bl_rank_stem(const bl_supervise_options *o, int rank, int stream, bl_text *out)
+{
+    const char *name = stream == 0 ? "stdout" : "stderr";
+    if (o->ranked)
+        bl_text_format(out, "%s/rank%d.%s", o->folder, rank, name);
+    else
+        bl_text_format(out, "%s/program.%s", o->folder, name);
+}
+
 static belay_code open_captures(bl_supervise *s, int rank, bl_error *error)
 {
     for (int i = 0; i < 2; i++) {
         bl_text stem = {0};
-        bl_text_format(&stem, "%s/rank%d.%s", s->o.folder, rank, i == 0 ? "stdout" : "stderr");
+        bl_rank_stem(&s->o, rank, i, &stem);
         belay_code code = stem.failed
                               ? no_memory(rank, error)
                               : bl_capture_open(bl_text_get(&stem), s->o.log_limit, &s->ranks[rank].capture[i], error);
@@ -107,6 +116,7 @@ belay_code bl_rank_start(bl_supervise *s, int rank, bl_error *error)
     bl_rank *r = &s->ranks[rank];
     int ends[2] = {-1, -1};
     TRY(open_captures(s, rank, error));
+    r->facts.started = bl_clock_now();
     belay_code code = open_pipes(r, ends, error);
     if (code == BELAY_OK)
         code = start_child(s, rank, ends, error);
@@ -115,7 +125,6 @@ belay_code bl_rank_start(bl_supervise *s, int rank, bl_error *error)
             close(ends[i]);
     if (code != BELAY_OK)
         return code;
-    r->facts.started = bl_clock_now();
     s->n_started++;
     s->n_running++;
     watch_end(s, rank);

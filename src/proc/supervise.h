@@ -18,6 +18,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "proc/capture.h"
 #include "proc/machine.h"
 
@@ -51,7 +52,8 @@ typedef struct bl_supervise_options {
     int port;               /* for MASTER_PORT */
     const char *const *set; /* "NAME=value" for every rank */
     int n_set;
-    const char *folder;     /* is there; gets rank0.stdout.log, ..., kernel.log, silence_1.txt */
+    const char *folder;     /* is there; gets rank0.stdout.log or program.stdout.log, ..., kernel.log,
+                             * silence_1.txt */
     int64_t log_limit;      /* bytes of a stream's files */
     int64_t grace;          /* nanoseconds */
     int64_t quiet;          /* nanoseconds of silence until stacks are taken; 0: never */
@@ -103,6 +105,9 @@ int bl_supervise_n_ranks(const bl_supervise *supervise);
 const bl_rank_facts *bl_supervise_rank(const bl_supervise *supervise, int rank);
 /* The last bytes that a rank said on a stream (0: stdout, 1: stderr). */
 const char *bl_supervise_tail(const bl_supervise *supervise, int rank, int stream, int64_t *n_bytes);
+
+/* FOLDER/rank3.stdout, FOLDER/program.stderr: the stem of the files of a rank's stream. */
+void bl_rank_stem(const bl_supervise_options *options, int rank, int stream, bl_text *out);
 
 /* What a shell would see: the exit status, or 128 + signal. */
 int bl_rank_status(const bl_rank_facts *rank);

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of `belay run` share: run.c (the command and its attempts), run_words.c (what is said), run_record.c
+ * (run.json), run_locate.c, run_sanitize.c, run_planted.c. */
+#ifndef BL_CLI_RUN_H
+#define BL_CLI_RUN_H
+
+#include "cli/cli.h"
+#include "proc/supervise.h"
+
+typedef struct bl_run_options {
+    int64_t n; /* 0: not given */
+    char *out;
+    int64_t retries;
+    bool locate, sanitize, planted_bug;
+    double quiet_limit, grace;
+    int64_t log_limit; /* MiB */
+} bl_run_options;
+
+enum { BL_RUN_SET = 24 };
+
+typedef struct bl_run {
+    bl_cli *cli;
+    const bl_run_options *options;
+    char **argv;        /* NULL-ended: the program, with --sanitize behind the tool */
+    char *tool;         /* compute-sanitizer */
+    char *folder;       /* evidence */
+    char *attempt_path; /* FOLDER/attempt_0 */
+    int attempt;
+    int64_t retries_left;
+    bool locating, located; /* this attempt locates; one did */
+    bool in_memory_fault;   /* the attempt before ended on one */
+    int status;
+    const char *set[BL_RUN_SET]; /* "NAME=value" of this attempt */
+    bl_text set_text[BL_RUN_SET];
+    int n_set;
+    json_t *record;
+} bl_run;
+
+/* ---- run_locate.c ----------------------------------------------------------------------------------------------------- */
+
+/* Whether what failed looks like a memory fault: by its signal, or by the last words of any rank. */
+bool bl_run_is_memory_fault(const bl_supervise *supervise);
+/* Adds the variables that locate one, and says their side effects. */
+void bl_run_locate(bl_run *run);
+void bl_run_set(bl_run *run, const char *name, const char *value);
+
+/* ---- run_sanitize.c --------------------------------------------------------------------------------------------------- */
+
+enum { BL_RUN_FOUND = 86 }; /* status of a program in which the sanitizer found something */
+
+/* Finds compute-sanitizer, proves it on a planted bug, and puts it in front of the program. */
+BL_MUST_USE belay_code bl_run_sanitize(bl_run *run, bl_error *error);
+/* The planted bug: one write behind an allocation of a GPU; the exit status. */
+int bl_run_planted(void);
+
+/* ---- run_record.c ------------------------------------------------------------------------------------------------------ */
+
+BL_MUST_USE belay_code bl_run_record_begin(bl_run *run, bl_error *error);
+void bl_run_record_attempt(bl_run *run, const bl_supervise_options *o, const bl_supervise *supervise);
+BL_MUST_USE belay_code bl_run_record_write(bl_run *run, bool is_over, bl_error *error);
+
+/* ---- run_words.c --------------------------------------------------------------------------------------------------------- */
+
+void bl_run_say(const char *format, ...) BL_PRINTF(1, 2);
+/* A bl_supervise_tell whose state is the bl_run. */
+void bl_run_tell(void *state, const bl_supervise *supervise, const bl_supervise_event *event);
+/* How the attempt ended, when there is something to say. */
+void bl_run_say_end(bl_run *run, const bl_supervise *supervise);
+/* The verdict over the folder of evidence. */
+void bl_run_explain(bl_run *run);
+/* "SIGSEGV", "exit status 3". */
+const char *bl_run_end_name(const bl_rank_facts *rank, char buffer[64]);
+
+#endif
