@@ -53,7 +53,8 @@ uint64_t bl_history_mark(const char *text, int64_t n_bytes, int64_t time);
 /* The events of a GPU, oldest first; reads its file on the first call.  NULL and 0 when there are none. */
 const bl_history_event *bl_history_get(bl_history *history, const char *identity, int *n_events);
 
-/* Adds an event (in memory).  One that has a mark that is there already changes nothing.  mem.exhausted. */
+/* Adds an event (in memory).  One whose mark is there already, and one that cannot be held (numbers out of their range,
+ * no place, too many GPUs), changes nothing.  mem.exhausted. */
 BL_MUST_USE belay_code bl_history_add(bl_history *history, const char *identity, const bl_history_event *event,
                                       bl_error *error);
 

@@ -416,6 +416,20 @@ bool bl_kernel_feed(bl_kernel_reader *reader, const char *text, int64_t n_bytes,
     return true;
 }
 
+bool bl_kernel_feed_line(bl_kernel_reader *reader, const bl_line *line, bl_kernel_event *out)
+{
+    const char *bytes;
+    int64_t at = 0, n_bytes;
+    while (bl_line_segment(line, &at, &bytes, &n_bytes)) {
+        if (!bl_kernel_feed(reader, bytes, n_bytes, line->number, out))
+            continue;
+        if (out->host.n_bytes == 0)
+            out->host = bl_kernel_host(line->raw, line->n_raw);
+        return true;
+    }
+    return bl_kernel_feed(reader, line->raw, line->n_raw, line->number, out);
+}
+
 /* ---- words -------------------------------------------------------------------------------------------------------- */
 
 int bl_sm_reason_cuda(bl_sm_reason reason)

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "triage/line.h"
 #include "triage/xid.h"
 
 typedef enum bl_kernel_kind {
@@ -201,6 +202,10 @@ typedef struct bl_kernel_reader {
 /* As bl_kernel_read, but a part that ends here comes as the whole event, and continuations carry address and pid of the
  * line that they continue.  `line` is the line's number. */
 bool bl_kernel_feed(bl_kernel_reader *reader, const char *text, int64_t n_bytes, int64_t line, bl_kernel_event *out);
+
+/* The same for a line that was taken apart: its text, which has no colours, else the line as it stands; the host's name
+ * comes from the prefix. */
+bool bl_kernel_feed_line(bl_kernel_reader *reader, const bl_line *line, bl_kernel_event *out);
 
 /* ---- words ------------------------------------------------------------------------------------------------------ */
 

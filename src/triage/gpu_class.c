@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What single codes say, and how two of them weigh against each other. */
+#include <stddef.h>
+
+#include "triage/gpu_parts.h"
+
+bool bl_gpu_code_is_echo(int64_t code) { return code == 43 || code == 45 || code == 174; }
+
+bool bl_gpu_code_settles(int64_t code)
+{
+    switch (code) {
+    case 48:
+    case 64:
+    case 79:
+    case 94:
+    case 95:
+    case 140:
+    case 171:
+    case 172:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool bl_gpu_code_can_repeat(int64_t code)
+{
+    const bl_xid_row *row = bl_xid_find(code);
+    if (row == NULL)
+        return false;
+    switch (row->repeat) {
+    case BL_XID_REPEAT_ONE_TPC:
+    case BL_XID_REPEAT_ONE_GPU:
+    case BL_XID_REPEAT_ONE_GPU_MMU:
+    case BL_XID_REPEAT_ONE_GPU_DRAIN:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What the catalogue's side and severity come to when the code stands alone. */
+static bl_gpu_class class_of_row(const bl_xid_row *row)
+{
+    bool ends_something = row->severity >= BL_XID_SEVERITY_PROCESS;
+    switch (row->side) {
+    case BL_XID_SIDE_HARDWARE:
+        return ends_something ? BL_GPU_CLASS_HARDWARE : BL_GPU_CLASS_NONE;
+    case BL_XID_SIDE_DRIVER:
+        return ends_something ? BL_GPU_CLASS_DRIVER : BL_GPU_CLASS_NONE;
+    case BL_XID_SIDE_LINK:
+        return ends_something || row->repeat == BL_XID_REPEAT_LINK_SUB_CODE ? BL_GPU_CLASS_LINK : BL_GPU_CLASS_NONE;
+    case BL_XID_SIDE_APPLICATION:
+    case BL_XID_SIDE_UNKNOWN: /* either side: an application is asked first */
+        return ends_something ? BL_GPU_CLASS_APPLICATION : BL_GPU_CLASS_NONE;
+    default:
+        return BL_GPU_CLASS_NONE;
+    }
+}
+
+static bl_gpu_class class_of_xid(int64_t code)
+{
+    const bl_xid_row *row = bl_xid_find(code);
+    if (code == 43 || code == 108) /* alone they mean the application: a fault, a bad peer mapping */
+        return BL_GPU_CLASS_APPLICATION;
+    if (bl_gpu_code_settles(code) || code == 154)
+        return BL_GPU_CLASS_HARDWARE;
+    return row == NULL || bl_gpu_code_is_echo(code) ? BL_GPU_CLASS_NONE : class_of_row(row);
+}
+
+bl_gpu_class bl_gpu_class_of(bl_kernel_kind kind, int64_t code, bl_mmu_type fault_type)
+{
+    switch (kind) {
+    case BL_KERNEL_XID:
+    case BL_KERNEL_OFF_BUS:
+        return fault_type == BL_MMU_POISONED ? BL_GPU_CLASS_HARDWARE : class_of_xid(code);
+    case BL_KERNEL_RM_INIT:
+        return BL_GPU_CLASS_DRIVER;
+    case BL_KERNEL_AMD_FAULT:
+        return BL_GPU_CLASS_APPLICATION;
+    default:
+        return BL_GPU_CLASS_NONE;
+    }
+}
+
+int bl_gpu_weight(bl_gpu_class class, int64_t code)
+{
+    static const int ranks[] = {
+        [BL_GPU_CLASS_NONE] = 0,    [BL_GPU_CLASS_APPLICATION] = 1, [BL_GPU_CLASS_DRIVER] = 2,
+        [BL_GPU_CLASS_SUSPECT] = 3, [BL_GPU_CLASS_LINK] = 4,        [BL_GPU_CLASS_HARDWARE] = 5,
+    };
+    const bl_xid_row *row = bl_xid_find(code);
+    int severity = row == NULL ? 0 : (int)row->severity;
+    return ranks[class] * 1000 + (bl_gpu_code_settles(code) ? 100 : 0) + severity * 10;
+}
+
+const char *bl_gpu_class_describe(bl_gpu_class class)
+{
+    static const char *const words[] = {
+        [BL_GPU_CLASS_NONE] = "no fault",
+        [BL_GPU_CLASS_APPLICATION] = "the shadow of an application's fault",
+        [BL_GPU_CLASS_DRIVER] = "a fault of the driver or its firmware",
+        [BL_GPU_CLASS_LINK] = "a fault of a link",
+        [BL_GPU_CLASS_SUSPECT] = "the hardware is suspect",
+        [BL_GPU_CLASS_HARDWARE] = "a fault of the hardware",
+    };
+    return words[class];
+}
+
+const char *bl_gpu_role_describe(bl_gpu_role role)
+{
+    static const char *const words[] = {
+        [BL_GPU_ROLE_ORIGIN] = "the event",
+        [BL_GPU_ROLE_COMPANION] = "says more about the same failure",
+        [BL_GPU_ROLE_ACTION] = "the driver says what must be done",
+        [BL_GPU_ROLE_SWITCH] = "the other end of the link",
+        [BL_GPU_ROLE_CONTEXT] = "the port above the GPU",
+        [BL_GPU_ROLE_REPEAT] = "the same again",
+        [BL_GPU_ROLE_ECHO] = "an after-effect, never a cause",
+    };
+    return words[role];
+}
+
+const char *bl_gpu_join_describe(bl_gpu_join join)
+{
+    static const char *const words[] = {
+        [BL_GPU_JOIN_NONE] = "nothing joins them",
+        [BL_GPU_JOIN_ALONE] = "it is the only one of a kind that fits",
+        [BL_GPU_JOIN_TIME] = "the same moment",
+        [BL_GPU_JOIN_PID] = "the same process",
+        [BL_GPU_JOIN_PID_AND_ZONE] = "the same process, and the same moment in another time zone",
+        [BL_GPU_JOIN_PID_AND_TIME] = "the same process at the same moment",
+    };
+    return words[join];
+}
