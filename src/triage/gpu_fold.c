@@ -75,6 +75,18 @@ static void follow_clock(bl_gpu_file *file, bl_kernel_kind kind, bl_gpu_place pl
         file->boot_time = place.time;
 }
 
+/* A line without a stamp goes on with what the one before it said, and was written with it. */
+static void inherit_time(bl_gpu_file *file, bl_gpu_place *place)
+{
+    if (place->time_kind == BL_TIME_NONE) {
+        place->time = file->time;
+        place->time_kind = file->time_kind;
+    } else {
+        file->time = place->time;
+        file->time_kind = place->time_kind;
+    }
+}
+
 bool bl_gpu_between(bl_gpu_place a, int epoch_a, bl_gpu_place b, int epoch_b, int64_t *out)
 {
     if (a.time_kind != b.time_kind || a.time_kind == BL_TIME_NONE)
@@ -124,6 +136,7 @@ static bl_gpu *add_gpu(bl_gpu_fold *fold, uint64_t machine, const bl_kernel_even
         return NULL;
     bl_gpu *gpu = &fold->gpus[fold->n_gpus++];
     *gpu = (bl_gpu){.machine = machine, .pci = event->pci, .latest = -1, .action = BL_N_RECOVERIES};
+    gpu->pci.function = -1;
     copy_text(gpu->host, sizeof gpu->host, event->host);
     return gpu;
 }
@@ -245,6 +258,7 @@ static void take_fields(bl_gpu_incident *incident, const bl_kernel_event *event)
         incident->severity = event->severity;
     if (incident->fault_type == BL_MMU_NONE) {
         incident->fault_type = event->fault_type;
+        copy_text(incident->fault_text, sizeof incident->fault_text, event->fault_text);
         incident->client = event->client_kind;
         incident->access = event->access;
     }
@@ -292,7 +306,7 @@ static bool add_incident(bl_gpu *gpu, const bl_kernel_event *event, bl_gpu_place
     bl_gpu_incident *incident = make_room(gpu);
     if (incident == NULL)
         return false;
-    *incident = (bl_gpu_incident){.pci = gpu->pci.is_known ? gpu->pci : event->pci,
+    *incident = (bl_gpu_incident){.pci = gpu->pci,
                                   .pid = -1,
                                   .gi = -1,
                                   .ci = -1,
@@ -597,6 +611,7 @@ bool bl_gpu_fold_add(bl_gpu_fold *fold, const bl_kernel_event *event, bl_gpu_pla
         return false;
     }
     int before = file->epoch;
+    inherit_time(file, &place);
     follow_clock(file, event->kind, place);
     if (file->epoch != before && event->kind != BL_KERNEL_BOOT)
         note_restart(fold, machine_of(event, place));

@@ -261,19 +261,28 @@ static bool is_settled(const bl_gpu_verdict *v)
            (bl_gpu_code_settles(v->origin->heaviest) || v->origin->fault_type == BL_MMU_POISONED);
 }
 
-static bl_xid_severity severity_of(const bl_gpu_verdict *v)
+static bl_xid_severity severity_of_incident(const bl_gpu_incident *incident)
 {
+    const bl_xid_row *row = bl_xid_find(incident->heaviest);
+    bool needs_reset =
+        incident->needs_reset == 1 || incident->fault_type == BL_MMU_POISONED || incident->kind == BL_KERNEL_RM_INIT;
+    bl_xid_severity severity = row == NULL ? BL_XID_SEVERITY_UNKNOWN : row->severity;
+    return needs_reset && severity < BL_XID_SEVERITY_GPU ? BL_XID_SEVERITY_GPU : severity;
+}
+
+/* An action that the driver prints comes before any table of ours. */
+static bl_xid_severity severity_of(const group *g, const bl_gpu_verdict *v)
+{
+    bl_xid_severity most = v->origin == NULL ? BL_XID_SEVERITY_UNKNOWN : severity_of_incident(v->origin);
     if (v->action != BL_N_RECOVERIES && !v->action_is_withdrawn)
         return bl_recovery_severity(v->action);
-    if (v->origin == NULL)
-        return BL_XID_SEVERITY_UNKNOWN;
     if (v->class == BL_GPU_CLASS_SUSPECT)
         return BL_XID_SEVERITY_NODE;
-    const bl_xid_row *row = bl_xid_find(v->origin->heaviest);
-    bool has_reset =
-        v->origin->needs_reset == 1 || v->origin->fault_type == BL_MMU_POISONED || v->origin->kind == BL_KERNEL_RM_INIT;
-    bl_xid_severity severity = row == NULL ? BL_XID_SEVERITY_UNKNOWN : row->severity;
-    return has_reset && severity < BL_XID_SEVERITY_GPU ? BL_XID_SEVERITY_GPU : severity;
+    for (int64_t i = 0; i < g->n_incidents; i++)
+        if (g->incidents[i]->class == v->class && !g->incidents[i]->is_before_reset &&
+            severity_of_incident(g->incidents[i]) > most)
+            most = severity_of_incident(g->incidents[i]);
+    return most;
 }
 
 /* ---- what stands beside ---------------------------------------------------------------------------------------------- */
@@ -499,7 +508,7 @@ static void judge(judging *j, const group *g, bl_gpu_verdict *v)
     note_tally(v, &tally);
     if (v->origin != NULL)
         judge_origin(j, g, v);
-    v->severity = severity_of(v);
+    v->severity = severity_of(g, v);
 }
 
 /* Worst first; of two alike the one that began first. */

@@ -43,6 +43,8 @@ typedef struct bl_gpu_port {
 typedef struct bl_gpu_file {
     int epoch;
     int64_t boot_time; /* the latest of a boot clock */
+    int64_t time;      /* of the last line that had one */
+    bl_time_kind time_kind;
 } bl_gpu_file;
 
 struct bl_gpu_fold {
