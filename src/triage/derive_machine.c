@@ -15,7 +15,7 @@ static bl_event *derive_at(bl_case *c, bl_signal signal, bl_gpu_place place)
     event->time = place.time_kind == BL_TIME_WALL ? place.time : BL_NO_TIME;
     event->has_own_time = place.time_kind == BL_TIME_WALL;
     const bl_event *seen = NULL; /* the same line as a signal of its own carries its text */
-    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_machine_kernel); e != NULL; e = e->next)
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_kernlog_line); e != NULL; e = e->next)
         if (e->file == place.file && e->line == place.line)
             seen = e;
     if (seen != NULL) {
@@ -177,7 +177,7 @@ void bl_derive_machine(bl_case *c)
     int n = bl_gpu_judge(c->gpus, &options, &gpus);
     for (int i = 0; i < n; i++)
         judge_gpu(c, &gpus[i], i);
-    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_machine_kernel); e != NULL; e = e->next)
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_kernlog_line); e != NULL; e = e->next)
         if (strstr(e->text, "Out of memory: Killed") != NULL || strstr(e->text, "oom-kill:") != NULL)
             (void)bl_events_derive(c->events, BL_SIGNAL_machine_oom_kill, e);
 }

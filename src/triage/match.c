@@ -16,7 +16,7 @@ struct bl_matcher {
     pcre2_code *hint, *outcome;
     pcre2_match_data *data, *check;
     pcre2_match_context *context;
-    int always[BL_N_SIGNALS], n_always; /* rows without an anchor */
+    int always[BL_N_SIGNALS], n_always; /* weak rows and those without an anchor */
     int group[BL_N_SIGNALS];            /* number of the first row of its group */
 };
 
@@ -25,7 +25,7 @@ static const char hint_pattern[] =
     "(?i)\\b(?:if (?:you|it|this|the \\w+) (?:see|sees|get|gets|hit|hits|encounter|encounters|fails?|raises?|happens)|"
     "expect(?:ed|s)?|e\\.g\\.|for example|for instance|hint|tip|such as|known (?:issue|problem|error)|troubleshoot\\w*|"
     "will get|you (?:may|might|will) (?:see|get)|in case of|may (?:raise|cause|result)|can (?:raise|cause|result)|"
-    "look(?:s|ing)? for|grep|assert_?raises|pytest\\.raises|simulat(?:e|ed|ing)|inject(?:ed|ing)?|fixed|changelog|docs?:|"
+    "look(?:s|ing)? for|grep|raise|assert_?raises|pytest\\.raises|simulat(?:e|ed|ing)|inject(?:ed|ing)?|fixed|changelog|docs?:|"
     "no )\\b";
 /* Ends of a line that say that all is well. */
 static const char outcome_pattern[] = "(?i)(?:\\.\\.\\. ?ok|\\bok|\\bPASSED|\\bpassed|\\[ +OK \\].*)\\s*$";
@@ -70,7 +70,7 @@ static belay_code build(bl_matcher *matcher, bl_error *error)
         if (bl_signals[i].pattern[0] == '\0')
             continue;
         TRY(compile(bl_signals[i].pattern, bl_signals[i].name, &matcher->code[i], error));
-        if (bl_signals[i].anchors[0] == '\0')
+        if (bl_signals[i].anchors[0] == '\0' || bl_signals[i].anchors[0] == '~')
             matcher->always[matcher->n_always++] = i;
     }
     return BELAY_OK;
@@ -181,13 +181,28 @@ static void mark_rows(const bl_matcher *matcher, const bl_line *line, const int 
             want_anchor(&matcher->anchors, a, wanted);
 }
 
+/* Whether a weak row's words, or none, stand in the line. */
+static bool may_match(const bl_line *line, const char *anchors)
+{
+    if (anchors[0] == '\0')
+        return true;
+    anchors += strcspn(anchors, "\n");
+    while (*anchors == '\n') {
+        size_t length = strcspn(++anchors, "\n");
+        if (memmem(line->text, (size_t)line->n_text, anchors, length) != NULL)
+            return true;
+        anchors += length;
+    }
+    return false;
+}
+
 void bl_matcher_line(bl_matcher *matcher, const bl_line *line, const int *anchors, int n_anchors, const bl_place *place,
                      bl_events *events)
 {
     bool wanted[BL_N_SIGNALS] = {false}, group_done[BL_N_SIGNALS] = {false};
     mark_rows(matcher, line, anchors, n_anchors, wanted);
     for (int i = 0; place->is_whole_read && i < matcher->n_always; i++)
-        wanted[matcher->always[i]] = true;
+        wanted[matcher->always[i]] = may_match(line, bl_signals[matcher->always[i]].anchors);
     for (int row = 0; row < BL_N_SIGNALS; row++)
         if (wanted[row])
             try_row(matcher, row, line, place, events, group_done);

@@ -192,7 +192,7 @@ belay_code bl_log_read(bl_log_reader *reader, bl_source *source, int file, bl_er
         code = bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to read %s", source->path);
     } else {
         *r = (reading){.reader = reader, .file = file, .time = BL_NO_TIME};
-        bl_scan_sink sink = {.state = r, .line = take_line};
+        bl_scan_sink sink = {.state = r, .line = take_line, .whole = BL_READ_WHOLE};
         code = bl_scan_run(reader->scan, input, &sink, &total, error);
     }
     fill_source(source, &total);

@@ -24,8 +24,10 @@ typedef enum bl_signal {
 typedef struct bl_signal_row {
     const char *name;
     bl_role role;
-    const char *anchors; /* literals, one a line; the pattern is tried on lines that hold one of them; "": on every line
-                          * that is looked at whole (see explain.h) */
+    const char *anchors; /* literals, one a line; the pattern is tried on lines that hold one of them.  With "~" as the
+                          * first the row is weak: its words are on healthy lines too, so the fast pass does not look
+                          * for them, and the row is tried on lines that are looked at whole (see explain.h).  "": tried
+                          * on each of those lines */
     const char *pattern; /* PCRE2; the names of its groups are names of facts; "": derived */
     const char *example; /* a line that it matches, as it stands after prefixes were taken off */
 } bl_signal_row;
