@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What single families of messages mean when all ranks are looked at: devices, environment, lists of parameters, loss
+ * scales, results of NCCL, output that just ends.  Adds derived events, changes nothing else. */
+#ifndef BL_TRIAGE_RANK_MESSAGES_H
+#define BL_TRIAGE_RANK_MESSAGES_H
+
+#include "triage/case.h"
+
+void bl_derive_rank_messages(bl_case *c);
+
+#endif
