@@ -5,7 +5,7 @@
 #include "triage/tell.h"
 
 typedef struct explain_options {
-    char *html;
+    char *html, *history;
 } explain_options;
 
 static const bl_setting_row rows[] = {
@@ -17,6 +17,14 @@ static const bl_setting_row rows[] = {
      .place = "FILE",
      .unit = "",
      .help = "Write the findings as a page, too."},
+    {.name = "history",
+     .kind = BL_KIND_TEXT,
+     .offset = offsetof(explain_options, history),
+     .group = BL_GROUP_RUN,
+     .words = "none",
+     .place = "FOLDER",
+     .unit = "",
+     .help = "The kernel logs are of this machine: read and keep what its GPUs have done before in this folder."},
 };
 
 static belay_code print_findings(bl_cli *cli, const bl_explain *explain, bl_error *error)
@@ -34,12 +42,30 @@ static belay_code print_findings(bl_cli *cli, const bl_explain *explain, bl_erro
     return failed ? bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the report") : BELAY_OK;
 }
 
+static belay_code write_page(const char *path, const bl_explain *explain, bl_error *error)
+{
+    bl_text page = {0};
+    if (path == NULL)
+        return BELAY_OK;
+    bl_tell_html(explain, &page);
+    belay_code code = page.failed ? bl_file_no_memory(error, "make the page", path)
+                                  : bl_file_replace(path, bl_text_get(&page), page.n_bytes, error);
+    bl_text_fini(&page);
+    return code;
+}
+
 static belay_code run_all(bl_cli *cli, int *status, bl_error *error)
 {
     bl_explain *explain = NULL;
-    bl_explain_options options = {.paths = (const char *const *)cli->arguments, .n_paths = cli->n_arguments};
+    const explain_options *given = cli->options;
+    bl_explain_options options = {.paths = (const char *const *)cli->arguments,
+                                  .n_paths = cli->n_arguments,
+                                  .keeps_history = given->history != NULL,
+                                  .history = given->history};
     TRY(bl_explain_run(&options, &explain, error));
     belay_code code = print_findings(cli, explain, error);
+    if (code == BELAY_OK)
+        code = write_page(given->html, explain, error);
     *status = bl_explain_findings(explain)->n_verdicts > 0 ? 1 : 0;
     bl_explain_free(explain);
     return code;

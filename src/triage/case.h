@@ -20,6 +20,7 @@ typedef struct bl_case {
     bl_source *sources;
     int n_sources;
     bl_gpu_fold *gpus; /* what the kernel logs say */
+    bl_history *history; /* of the GPUs; NULL: none */
 } bl_case;
 
 /* Sanitizers, debuggers, core dumps: their blocks of lines become one event each. */

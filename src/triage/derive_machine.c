@@ -173,7 +173,7 @@ static void judge_gpu(bl_case *c, const bl_gpu_verdict *gpu, int number)
 void bl_derive_machine(bl_case *c)
 {
     const bl_gpu_verdict *gpus = NULL;
-    bl_gpu_options options = {0};
+    bl_gpu_options options = {.history = c->history};
     int n = bl_gpu_judge(c->gpus, &options, &gpus);
     for (int i = 0; i < n; i++)
         judge_gpu(c, &gpus[i], i);

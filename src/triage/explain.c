@@ -12,6 +12,7 @@ struct bl_explain {
     bl_sources sources;
     bl_case c;
     bl_findings findings;
+    bl_history *history;
     bl_text notes; /* one a line */
 };
 
@@ -53,7 +54,8 @@ static belay_code conclude(bl_explain *e, bl_error *error)
     e->c = (bl_case){.events = e->reader.events,
                      .sources = e->sources.list,
                      .n_sources = e->sources.n,
-                     .gpus = e->reader.gpus};
+                     .gpus = e->reader.gpus,
+                     .history = e->history};
     bl_derive_tools(&e->c);
     bl_derive_numbers(&e->c);
     bl_derive_sessions(&e->c);
@@ -64,12 +66,34 @@ static belay_code conclude(bl_explain *e, bl_error *error)
     return bl_findings_reach(&e->c, &e->findings, error);
 }
 
+static belay_code open_history(bl_explain *e, const bl_explain_options *options, bl_error *error)
+{
+    return options->keeps_history
+               ? bl_history_open(&(bl_history_options){.folder = options->history}, &e->history, error)
+               : BELAY_OK;
+}
+
+/* A history that cannot be written costs no verdict. */
+static void save_history(bl_explain *e)
+{
+    bl_error error = {0};
+    if (e->history == NULL)
+        return;
+    if (bl_history_save(e->history, &error) != BELAY_OK)
+        bl_text_format(&e->notes, "history not kept: %s\n", error.what);
+    if (bl_history_note(e->history)[0] != '\0')
+        bl_text_format(&e->notes, "%s\n", bl_history_note(e->history));
+}
+
 static belay_code run(bl_explain *e, const bl_explain_options *options, bl_error *error)
 {
     TRY(bl_sources_find(options->paths, options->n_paths, &e->sources, &e->notes, error));
     TRY(bl_log_reader_init(&e->reader, error));
+    TRY(open_history(e, options, error));
     TRY(read_all(e, error));
-    return conclude(e, error);
+    TRY(conclude(e, error));
+    save_history(e);
+    return BELAY_OK;
 }
 
 belay_code bl_explain_run(const bl_explain_options *options, bl_explain **out, bl_error *error)
@@ -92,6 +116,7 @@ void bl_explain_free(bl_explain *e)
         return;
     bl_log_reader_fini(&e->reader);
     bl_sources_fini(&e->sources);
+    bl_history_close(e->history);
     bl_text_fini(&e->notes);
     bl_free(e);
 }

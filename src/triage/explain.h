@@ -12,7 +12,8 @@ typedef struct bl_explain bl_explain;
 typedef struct bl_explain_options {
     const char *const *paths;
     int n_paths;
-    const char *history; /* folder of the GPUs' history; NULL: none is read or written */
+    bool keeps_history;  /* the logs are of this machine: its GPUs' history is read and added to */
+    const char *history; /* its folder; NULL: the usual one (history.h) */
 } bl_explain_options;
 
 /* What could not be read is a note, unless nothing could.  Codes: file.*, mem.exhausted. */

@@ -125,6 +125,19 @@ static int origin(const bl_event *primary, const bl_events *events)
     return alone || first ? rank : -1;
 }
 
+/* A kernel log knows no ranks; the one rank among the other lines of the evidence is where it was felt. */
+static int rank_of_evidence(const bl_verdict *verdict)
+{
+    int rank = -1;
+    for (int i = 0; i < verdict->n_evidence; i++) {
+        int other = verdict->evidence[i]->rank;
+        if (other >= 0 && rank >= 0 && other != rank)
+            return -1;
+        rank = other >= 0 ? other : rank;
+    }
+    return rank;
+}
+
 static belay_code fill(bl_verdict *verdict, const candidate *chosen, const bl_events *events, bl_error *error)
 {
     *verdict = (bl_verdict){.rule = chosen->rule, .origin_rank = origin(chosen->found[0], events)};
@@ -134,6 +147,8 @@ static belay_code fill(bl_verdict *verdict, const candidate *chosen, const bl_ev
     }
     TRY(add_companions(verdict, chosen, events, error));
     add_context(verdict, events, chosen->found[0]);
+    if (chosen->found[0]->rank < 0)
+        verdict->origin_rank = rank_of_evidence(verdict);
     return BELAY_OK;
 }
 
