@@ -69,6 +69,21 @@ static void add_address(bl_case *c, bl_event *event, const bl_gpu_incident *inci
         bl_event_fact_of(c->events, event, "compute_instance", -1, "%d", incident->ci);
 }
 
+static void add_fault_type(bl_case *c, bl_event *event, const bl_gpu_incident *incident)
+{
+    static const char *const names[] = {[BL_MMU_PDE] = "FAULT_PDE",
+                                        [BL_MMU_PDE_SIZE] = "FAULT_PDE_SIZE",
+                                        [BL_MMU_PTE] = "FAULT_PTE",
+                                        [BL_MMU_VA_LIMIT] = "FAULT_VA_LIMIT_VIOLATION",
+                                        [BL_MMU_UNBOUND] = "FAULT_UNBOUND_INST_BLOCK",
+                                        [BL_MMU_PRIV] = "FAULT_PRIV_VIOLATION",
+                                        [BL_MMU_READ_ONLY] = "FAULT_RO_VIOLATION",
+                                        [BL_MMU_POISONED] = "FAULT_INFO_TYPE_POISONED"};
+    if (incident != NULL && (size_t)incident->fault_type < sizeof names / sizeof names[0] &&
+        names[incident->fault_type] != NULL)
+        bl_event_fact_of(c->events, event, "fault_type", -1, "%s", names[incident->fault_type]);
+}
+
 /* The application's errors that a kernel's fault can show up as. */
 static const bl_event *joined_error(bl_case *c, int verdict, bool *is_misaligned)
 {
@@ -102,10 +117,23 @@ static void judge_application(bl_case *c, const bl_gpu_verdict *gpu, int number)
     bl_event *event = derive_at(c, signal, gpu->decisive);
     add_incident_facts(c, event, gpu);
     add_address(c, event, gpu->origin);
+    add_fault_type(c, event, gpu->origin);
 }
 
-static void judge_suspect(bl_case *c, const bl_gpu_verdict *gpu)
+/* What the other GPUs did meanwhile, for comparison. */
+static void add_others(bl_case *c, bl_event *event, const bl_gpu_verdict *gpus, int n, int number)
 {
+    char pci[BL_PCI_WORDS];
+    for (int i = 0; i < n && i < 4; i++)
+        if (i != number) {
+            bl_event_fact_of(c->events, event, "other_gpu", -1, "%s", bl_pci_describe(gpus[i].pci, pci));
+            bl_event_fact_of(c->events, event, "other_gpu_events", -1, "%lld", (long long)gpus[i].n_incidents);
+        }
+}
+
+static void judge_suspect(bl_case *c, const bl_gpu_verdict *gpus, int n, int number)
+{
+    const bl_gpu_verdict *gpu = &gpus[number];
     bl_event *event = derive_at(c, BL_SIGNAL_xid_suspect, gpu->decisive);
     add_incident_facts(c, event, gpu);
     bl_event_fact_of(c->events, event, "events", -1, "%lld", (long long)gpu->n_counted);
@@ -113,6 +141,7 @@ static void judge_suspect(bl_case *c, const bl_gpu_verdict *gpu)
         bl_event_fact_of(c->events, event, "gpc", -1, "%d", gpu->gpc);
         bl_event_fact_of(c->events, event, "tpc", -1, "%d", gpu->tpc);
     }
+    add_others(c, event, gpus, n, number);
 }
 
 static void judge_link(bl_case *c, const bl_gpu_verdict *gpu)
@@ -141,9 +170,15 @@ static void judge_hardware(bl_case *c, const bl_gpu_verdict *gpu)
     add_lines(c, BL_SIGNAL_xid_hardware, gpu);
 }
 
-static void judge_gpu(bl_case *c, const bl_gpu_verdict *gpu, int number)
+static void judge_gpu(bl_case *c, const bl_gpu_verdict *gpus, int n, int number)
 {
+    const bl_gpu_verdict *gpu = &gpus[number];
     bl_event *event;
+    if (gpu->origin != NULL && gpu->origin->code == 8) { /* a channel that was idle for too long, whoever's fault */
+        event = derive_at(c, BL_SIGNAL_xid_watchdog, gpu->decisive);
+        add_incident_facts(c, event, gpu);
+        return;
+    }
     switch (gpu->class) {
     case BL_GPU_CLASS_HARDWARE:
         judge_hardware(c, gpu);
@@ -152,13 +187,13 @@ static void judge_gpu(bl_case *c, const bl_gpu_verdict *gpu, int number)
         judge_link(c, gpu);
         break;
     case BL_GPU_CLASS_SUSPECT:
-        judge_suspect(c, gpu);
+        judge_suspect(c, gpus, n, number);
         break;
     case BL_GPU_CLASS_APPLICATION:
         judge_application(c, gpu, number);
         break;
     case BL_GPU_CLASS_DRIVER:
-        event = derive_at(c, gpu->decisive_code == 8 ? BL_SIGNAL_xid_watchdog : BL_SIGNAL_xid_driver, gpu->decisive);
+        event = derive_at(c, BL_SIGNAL_xid_driver, gpu->decisive);
         add_incident_facts(c, event, gpu);
         break;
     case BL_GPU_CLASS_NONE:
@@ -176,7 +211,7 @@ void bl_derive_machine(bl_case *c)
     bl_gpu_options options = {.history = c->history};
     int n = bl_gpu_judge(c->gpus, &options, &gpus);
     for (int i = 0; i < n; i++)
-        judge_gpu(c, &gpus[i], i);
+        judge_gpu(c, gpus, n, i);
     for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_kernlog_line); e != NULL; e = e->next)
         if (strstr(e->text, "Out of memory: Killed") != NULL || strstr(e->text, "oom-kill:") != NULL)
             (void)bl_events_derive(c->events, BL_SIGNAL_machine_oom_kill, e);

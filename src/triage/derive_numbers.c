@@ -36,6 +36,8 @@ static void derive_size(bl_case *c, bl_signal signal, const bl_event *base, cons
     if (bytes > 0)
         bl_event_fact_of(c->events, event, "bytes", -1, "%lld", (long long)bytes);
     bl_event_fact_of(c->events, event, "limit", -1, "%lld", (long long)INT32_LIMIT);
+    if (shape->n_name > 0)
+        bl_event_fact_of(c->events, event, "tensor", -1, "%.*s", (int)shape->n_name, shape->name);
     bl_text_fini(&words);
 }
 
@@ -219,7 +221,8 @@ static void judge_scale(bl_case *c)
 {
     enum { WARM_UP = 20 };
     const bl_event *first = bl_events_first(c->events, BL_SIGNAL_amp_overflow), *last = first, *run = first;
-    double scale = 0, before = 0, start = 0;
+    const char *before = "", *start = "";
+    double scale = 0;
     for (const bl_event *event = first; event != NULL; event = event->next) {
         if (event->file == last->file && event->line - last->line > 4) { /* a quiet stretch: the row begins anew */
             run = event;
@@ -227,21 +230,19 @@ static void judge_scale(bl_case *c)
         }
         last = event;
         if (scale_of(event, &scale))
-            before = scale;
+            before = bl_event_get(event, "scale");
     }
     bool collapsed = last != NULL && scale_of(last, &scale) && scale < 1.0;
     if (!collapsed || bl_events_count(c->events, BL_SIGNAL_amp_overflow) < WARM_UP)
         return;
-    const bl_event *nan = bl_events_first(c->events, BL_SIGNAL_nan_loss);
     bl_event *event = bl_events_derive(c->events, BL_SIGNAL_amp_collapse, run);
     if (event == NULL)
         return;
     event->n_facts = 0;
-    bl_event_fact_of(c->events, event, "final_scale", -1, "%g", scale);
-    bl_event_fact_of(c->events, event, "start_scale", -1, "%g", start);
+    bl_event_fact_of(c->events, event, "final_scale", -1, "%s", bl_event_get(last, "scale"));
+    bl_event_fact_of(c->events, event, "start_scale", -1, "%s", start);
     bl_event_fact_of(c->events, event, "skipped_steps", -1, "%lld",
                      (long long)bl_events_count(c->events, BL_SIGNAL_amp_overflow));
-    (void)nan;
 }
 
 /* ---- one failure after the other ------------------------------------------------------------------------------------- */

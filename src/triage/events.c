@@ -244,6 +244,11 @@ void bl_event_fact_of(bl_events *events, bl_event *event, const char *name, int 
         event->facts[before].rank = rank;
 }
 
+const char *bl_events_text(bl_events *events, const char *text)
+{
+    return keep_text(events, text, (int64_t)strlen(text));
+}
+
 bool bl_events_lack_memory(const bl_events *events) { return events->lacks_memory; }
 
 /* ---- order --------------------------------------------------------------------------------------------------------- */

@@ -56,6 +56,8 @@ bl_event *bl_events_derive(bl_events *events, bl_signal signal, const bl_event *
 void bl_event_fact(bl_events *events, bl_event *event, const char *name, const char *value, int64_t n_bytes);
 void bl_event_fact_of(bl_events *events, bl_event *event, const char *name, int rank, const char *format, ...)
     BL_PRINTF(5, 6);
+/* Keeps a text as long as the events; "" where there is no room. */
+const char *bl_events_text(bl_events *events, const char *text);
 bool bl_events_lack_memory(const bl_events *events);
 
 /* Process `pid` was this rank: its events that had none get it.  Before sealing. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "triage/cuda_errors.h"
 #include "triage/findings.h"
 
 typedef struct candidate {
@@ -66,20 +68,55 @@ static void add_fact(bl_verdict *verdict, const bl_fact *fact)
     verdict->facts[verdict->n_facts++] = *fact;
 }
 
+static void add_number(bl_verdict *verdict, bl_events *events, const char *name, int64_t number)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%lld", (long long)number);
+    add_fact(verdict, &(bl_fact){.name = name, .value = bl_events_text(events, digits), .rank = -1});
+}
+
 static void add_facts(bl_verdict *verdict, const bl_event *event)
 {
     for (int i = 0; event != NULL && i < event->n_facts; i++)
         add_fact(verdict, &event->facts[i]);
 }
 
-/* The event of a signal that stands nearest before `primary` in its file, else the first of all. */
+/* The line of the first failure in a file; INT64_MAX for none. */
+static int64_t first_failure(const bl_events *events, int file)
+{
+    int64_t line = INT64_MAX;
+    for (int64_t i = 0; i < bl_events_n(events); i++) {
+        const bl_event *event = bl_events_at(events, i);
+        bool is_failure = bl_signals[event->signal].role == BL_ROLE_FAULT || bl_signals[event->signal].role == BL_ROLE_ECHO;
+        if (is_failure && event->file == file && event->line < line)
+            line = event->line;
+    }
+    return line;
+}
+
+/* How well an event tells of the moment of the fault: in its file and before it, else in another file and before that
+ * one's first failure, else at all. */
+static int fitness(const bl_events *events, const bl_event *event, const bl_event *primary)
+{
+    bool is_same = event->file == primary->file;
+    if (event->line <= (is_same ? primary->line : first_failure(events, event->file)))
+        return is_same ? 3 : 2;
+    return is_same ? 1 : 0;
+}
+
+/* The event of a signal that tells most of the moment of the fault: the fittest, of those the last. */
 static bl_event *nearest(const bl_events *events, bl_signal signal, const bl_event *primary)
 {
     bl_event *best = bl_events_first(events, signal);
-    for (bl_event *event = best; event != NULL; event = event->next)
-        if (event->file == primary->file && event->line <= primary->line &&
-            (best->file != primary->file || best->line > primary->line || event->line >= best->line))
+    int best_fitness = best == NULL ? 0 : fitness(events, best, primary);
+    for (bl_event *event = best; event != NULL; event = event->next) {
+        int its = fitness(events, event, primary);
+        bool is_later = event->file != best->file || event->line >= best->line;
+        if (its > best_fitness || (its == best_fitness && its >= 2 && is_later)) {
             best = event;
+            best_fitness = its;
+        }
+    }
     return best;
 }
 
@@ -96,6 +133,23 @@ static belay_code add_companions(bl_verdict *verdict, const candidate *chosen, c
     return BELAY_OK;
 }
 
+/* An error's number and its text, from the name of its signal or what a watchdog repeats of it. */
+static void add_error(bl_verdict *verdict, const bl_event *event)
+{
+    const char *digits = bl_signals[event->signal].name + strlen("error_"), *said = bl_event_get(event, "error");
+    const bl_cuda_error *row = bl_cuda_error_find(BL_CUDA_DOMAIN_CUDA, strtoll(digits, NULL, 10));
+    if (digits[0] < '0' || digits[0] > '9')
+        row = said == NULL ? NULL : bl_cuda_error_find_text(said, (int64_t)strlen(said), NULL);
+    if (row == NULL)
+        return;
+    add_fact(verdict, &(bl_fact){.name = "error", .value = row->text, .rank = -1});
+    for (int s = 0; s < BL_N_SIGNALS; s++) {
+        const char *name = bl_signals[s].name;
+        if (strncmp(name, "error_", 6) == 0 && strtoll(name + 6, NULL, 10) == row->code)
+            add_fact(verdict, &(bl_fact){.name = "error_code", .value = name + 6, .rank = -1});
+    }
+}
+
 /* Where the program stood (progress_*), and the numbers of the errors that it printed. */
 static void add_context(bl_verdict *verdict, const bl_events *events, const bl_event *primary)
 {
@@ -105,8 +159,8 @@ static void add_context(bl_verdict *verdict, const bl_events *events, const bl_e
             continue;
         if (strncmp(name, "progress_", 9) == 0 || strncmp(name, "size_", 5) == 0)
             add_facts(verdict, nearest(events, (bl_signal)s, primary));
-        if (strncmp(name, "error_", 6) == 0 && name[6] >= '0' && name[6] <= '9')
-            add_fact(verdict, &(bl_fact){.name = "error_code", .value = name + 6, .rank = -1});
+        if (strncmp(name, "error_", 6) == 0)
+            add_error(verdict, bl_events_first(events, (bl_signal)s));
     }
 }
 
@@ -125,6 +179,23 @@ static int origin(const bl_event *primary, const bl_events *events)
     return alone || first ? rank : -1;
 }
 
+/* All ranks that show the signal, when they are several; the process, when it is known. */
+static void add_ranks(bl_verdict *verdict, bl_events *events, const bl_event *primary)
+{
+    int n_ranks = 0, ranks[64];
+    for (const bl_event *event = bl_events_first(events, primary->signal); event != NULL; event = event->next) {
+        bool is_new = event->rank >= 0 && n_ranks < 64;
+        for (int i = 0; i < n_ranks; i++)
+            is_new = is_new && ranks[i] != event->rank;
+        if (is_new)
+            ranks[n_ranks++] = event->rank;
+    }
+    for (int i = 0; i < n_ranks; i++)
+        add_number(verdict, events, n_ranks == 1 ? "rank" : "ranks_affected", ranks[i]);
+    if (primary->pid >= 0)
+        add_number(verdict, events, "pid", primary->pid);
+}
+
 /* A kernel log knows no ranks; the one rank among the other lines of the evidence is where it was felt. */
 static int rank_of_evidence(const bl_verdict *verdict)
 {
@@ -138,7 +209,7 @@ static int rank_of_evidence(const bl_verdict *verdict)
     return rank;
 }
 
-static belay_code fill(bl_verdict *verdict, const candidate *chosen, const bl_events *events, bl_error *error)
+static belay_code fill(bl_verdict *verdict, const candidate *chosen, bl_events *events, bl_error *error)
 {
     *verdict = (bl_verdict){.rule = chosen->rule, .origin_rank = origin(chosen->found[0], events)};
     for (int g = 0; g < chosen->n_found; g++) {
@@ -146,6 +217,7 @@ static belay_code fill(bl_verdict *verdict, const candidate *chosen, const bl_ev
         add_facts(verdict, chosen->found[g]);
     }
     TRY(add_companions(verdict, chosen, events, error));
+    add_ranks(verdict, events, chosen->found[0]);
     add_context(verdict, events, chosen->found[0]);
     if (chosen->found[0]->rank < 0)
         verdict->origin_rank = rank_of_evidence(verdict);
@@ -212,7 +284,7 @@ static bool stands_alone(const bl_findings *findings, const candidate *c)
     return findings->n_verdicts == 0 || c->rule->tier <= BL_TIER_PLACE;
 }
 
-static belay_code choose(const bl_events *events, candidate *candidates, bl_findings *out, bl_error *error)
+static belay_code choose(bl_events *events, candidate *candidates, bl_findings *out, bl_error *error)
 {
     int n = 0;
     for (int i = 0; i < bl_n_rules; i++) {

@@ -34,8 +34,7 @@ static json_t *value_of(const char *text)
     char *end = NULL;
     errno = 0;
     long long number = strtoll(text, &end, 10);
-    bool is_plain = end != text && *end == '\0' && errno == 0 && text[0] != '+' && text[0] != ' ' &&
-                    !(text[0] == '0' && text[1] != '\0');
+    bool is_plain = end != text && *end == '\0' && errno == 0 && text[0] != '+' && text[0] != ' ';
     if (is_plain)
         return json_integer(number);
     json_t *list = list_of(text);
