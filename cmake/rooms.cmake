@@ -29,6 +29,21 @@ file(CONFIGURE OUTPUT ${generated}/cpu_families.c
      CONTENT "#include \"device/cpu/kernel.h\"\n${family_externs}const bl_cpu_family *const bl_cpu_families[] = {${family_table} 0};\n")
 list(APPEND belay_sources ${generated}/cpu_families.c)
 
+# The fast pass over logs looks for its anchors by a database of libhs that is made here, from the rows of signals.
+if(hs_FOUND)
+  file(GLOB anchors_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/anchors/*.c ${PROJECT_SOURCE_DIR}/src/base/*.c)
+  add_executable(belay_anchors ${anchors_sources} ${PROJECT_SOURCE_DIR}/src/triage/anchors.c
+    ${PROJECT_SOURCE_DIR}/src/triage/signal.c ${PROJECT_SOURCE_DIR}/src/triage/search_plain.c)
+  target_link_libraries(belay_anchors PRIVATE belay_flags PkgConfig::hs m)
+  set_target_properties(belay_anchors PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
+  add_custom_command(OUTPUT ${generated}/anchors_database.c COMMAND belay_anchors ${generated}/anchors_database.c
+    DEPENDS belay_anchors VERBATIM)
+else()
+  file(CONFIGURE OUTPUT ${generated}/anchors_database.c
+       CONTENT "#include \"triage/search.h\"\nconst bl_search_database bl_search_built;\n")
+endif()
+list(APPEND belay_sources ${generated}/anchors_database.c)
+
 add_library(belay_objects OBJECT ${belay_sources})
 target_link_libraries(belay_objects PUBLIC belay_flags
   PUBLIC OpenMP::OpenMP_C belay_blas PkgConfig::jansson PkgConfig::utf8proc
