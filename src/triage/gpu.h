@@ -89,7 +89,7 @@ typedef struct bl_gpu_incident {
     bool has_address, is_physical;
     uint64_t address;
     bl_mmu_type fault_type;
-    char fault_text[BL_GPU_NAME]; /* the type as printed */
+    char fault_text[48]; /* the type as printed */
     bl_mmu_client client;
     bl_mmu_access access;
     bl_sm_reason sm_reason;
