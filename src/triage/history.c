@@ -23,6 +23,7 @@ typedef struct gpu {
     bl_history_event events[BL_HISTORY_MOST];
     int n_events;
     bool is_changed;
+    bool is_unread; /* there is a file that could not be read: it must not be replaced */
 } gpu;
 
 struct bl_history {
@@ -220,19 +221,21 @@ static char *path_of(const bl_history *history, const char *identity)
     return bl_file_join(history->folder, name);
 }
 
-/* A file that cannot be read is as none, and is told. */
+/* A file that cannot be read is as none, and is told.  One that is too large is none of ours, and begins anew. */
 static void read_file(bl_history *history, gpu *g)
 {
     bl_error error = {0};
     char *path = path_of(history, g->identity), *bytes = NULL;
     int64_t n_bytes;
-    if (path == NULL || bl_file_kind_get(path) == BL_FILE_ABSENT) {
-        bl_free(path);
-        return;
-    }
-    if (bl_file_read_whole(path, bytes_most, &bytes, &n_bytes, &error) == BELAY_OK)
+    belay_code code = BELAY_OK;
+    if (path == NULL)
+        code = bl_file_no_memory(&error, "read the history of", g->identity);
+    else if (bl_file_kind_get(path) != BL_FILE_ABSENT)
+        code = bl_file_read_whole(path, bytes_most, &bytes, &n_bytes, &error);
+    if (bytes != NULL)
         read_lines(history, g, bytes, n_bytes);
-    else
+    g->is_unread = code != BELAY_OK && code != BELAY_FILE_LIMIT;
+    if (code != BELAY_OK)
         snprintf(history->note, sizeof history->note, "The history of %s is left out: %.160s.", g->identity,
                  error.what);
     bl_free(bytes);
@@ -366,7 +369,7 @@ belay_code bl_history_save(bl_history *history, bl_error *error)
 {
     bool has_folder = false;
     for (int64_t i = 0; !history->is_off && i < history->n_gpus; i++) {
-        if (!history->gpus[i]->is_changed)
+        if (!history->gpus[i]->is_changed || history->gpus[i]->is_unread)
             continue;
         if (!has_folder)
             TRY(bl_file_mkdir(history->folder, error));

@@ -67,7 +67,8 @@ typedef struct bl_history_count {
 /* Events with `code` (0: any) at or after `since`, and after the last reset or repair. */
 bl_history_count bl_history_count_get(bl_history *history, const char *identity, int64_t code, int64_t since);
 
-/* Writes what changed; each file whole or not at all.  file.write when it cannot: nothing that was there is lost. */
+/* Writes what changed; each file whole or not at all.  file.write when it cannot: nothing that was there is lost.  A file
+ * that was there and could not be read is left as it is. */
 BL_MUST_USE belay_code bl_history_save(bl_history *history, bl_error *error);
 
 #endif
