@@ -56,9 +56,12 @@ typedef struct place {
 static belay_code read_scalar(const bl_safetensors *file, const char *name, int64_t *out, bl_error *error)
 {
     const bl_safetensors_entry *entry = bl_safetensors_find(file, name);
-    if (entry == NULL || entry->dtype != BL_SAFETENSORS_I64 || entry->n_elements != 1)
-        return bl_error_set(error, BELAY_FILE_MISMATCH, "'%s' does not hold '%s', which a run has",
-                            bl_safetensors_path(file), name);
+    if (entry == NULL || entry->dtype != BL_SAFETENSORS_I64 || entry->n_elements != 1) {
+        bl_error_set(error, BELAY_FILE_MISMATCH, "'%s' does not hold '%s', which a run has", bl_safetensors_path(file),
+                     name);
+        bl_error_advise(error, "Put back the last.safetensors that the run wrote, or begin it anew with --overwrite.");
+        return BELAY_FILE_MISMATCH;
+    }
     return bl_safetensors_read(file, entry, out, (int64_t)sizeof *out, error);
 }
 
