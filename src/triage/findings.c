@@ -104,6 +104,19 @@ static int fitness(const bl_events *events, const bl_event *event, const bl_even
     return is_same ? 1 : 0;
 }
 
+/* All events of the signals that the rule needs. */
+static belay_code add_support(bl_verdict *verdict, const bl_events *events, bl_error *error)
+{
+    bl_condition needs;
+    TRY(bl_condition_parse(verdict->rule->needs, verdict->rule->name, &needs, error));
+    for (int g = 0; g < needs.n_groups; g++)
+        for (int i = 0; i < needs.n_choices[g]; i++)
+            for (const bl_event *e = bl_events_first(events, needs.choice[g][i]); e != NULL; e = e->next)
+                if (e->file >= 0 && verdict->n_support < BL_SUPPORT_MOST)
+                    verdict->support[verdict->n_support++] = e;
+    return BELAY_OK;
+}
+
 /* The event of a signal that tells most of the moment of the fault: the fittest, of those the last. */
 static bl_event *nearest(const bl_events *events, bl_signal signal, const bl_event *primary)
 {
@@ -217,6 +230,7 @@ static belay_code fill(bl_verdict *verdict, const candidate *chosen, bl_events *
         add_facts(verdict, chosen->found[g]);
     }
     TRY(add_companions(verdict, chosen, events, error));
+    TRY(add_support(verdict, events, error));
     add_ranks(verdict, events, chosen->found[0]);
     add_context(verdict, events, chosen->found[0]);
     if (chosen->found[0]->rank < 0)

@@ -110,6 +110,21 @@ static json_t *lines_of(const bl_explain *explain, const bl_verdict *verdict)
     return list;
 }
 
+/* All lines that show a signal of the rule's condition, those that a derived one was concluded from among them: what the
+ * verdict would not stand without.  Numbers alone; bounded. */
+static json_t *stands_on(const bl_explain *explain, const bl_verdict *verdict)
+{
+    json_t *list = json_array();
+    for (int i = 0; list != NULL && i < verdict->n_support; i++)
+        if (json_array_append_new(list, json_pack("{s:o, s:I}", "file",
+                                                  bl_json_text(bl_tell_file(explain, verdict->support[i])), "line",
+                                                  (json_int_t)verdict->support[i]->line)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
 static json_t *steps_of(const char *next)
 {
     json_t *list = json_array();
@@ -127,11 +142,11 @@ static json_t *steps_of(const char *next)
 static json_t *verdict_of(const bl_explain *explain, const bl_verdict *verdict)
 {
     const bl_rule_row *rule = verdict->rule;
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:o, s:s, s:s, s:o}", "class", bl_class_name(rule->class_),
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:s, s:o}", "class", bl_class_name(rule->class_),
                      "strength", bl_strength_name(rule->strength), "scope", bl_scope_name(rule->scope), "rule",
                      rule->name, "origin_rank",
                      verdict->origin_rank < 0 ? json_null() : json_integer(verdict->origin_rank), "says",
-                     bl_class_says(rule->class_), "evidence", lines_of(explain, verdict), "facts", facts_of(verdict),
+                     bl_class_says(rule->class_), "evidence", lines_of(explain, verdict), "stands_on", stands_on(explain, verdict), "facts", facts_of(verdict),
                      "why", rule->why, "usual_wrong_verdict", rule->wrong, "next", steps_of(rule->next));
 }
 
