@@ -2,6 +2,7 @@
 /* What several ranks say together: who waits in what, who is alone, who failed first and who only felt it. */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "triage/collectives.h"
@@ -85,18 +86,6 @@ static bool all_equal(const bl_collectives *t, const bl_collective_group *g, boo
     return true;
 }
 
-/* "33, 256, 8, 8" as one fact a dimension: a list. */
-static void tell_shape(bl_case *c, bl_event *event, const bl_collective *row)
-{
-    for (const char *at = row->shape; *at != '\0';) {
-        int length = (int)strcspn(at, ", ");
-        if (length > 0)
-            bl_event_fact_of(c->events, event, "shape", row->rank, "%.*s", length, at);
-        at += length;
-        at += strspn(at, ", ");
-    }
-}
-
 static void tell_row(bl_case *c, bl_event *event, const bl_collective *row, bool same_seq, bool same_op)
 {
     if (!same_seq)
@@ -104,7 +93,8 @@ static void tell_row(bl_case *c, bl_event *event, const bl_collective *row, bool
     if (!same_op)
         bl_event_fact_of(c->events, event, "optype", row->rank, "%s", row->optype);
     number(c, event, "numel", row->rank, row->numel);
-    tell_shape(c, event, row);
+    if (row->shape[0] != '\0')
+        bl_event_fact_of(c->events, event, "shape", row->rank, "[%s]", row->shape);
 }
 
 static void tell_table(bl_case *c, bl_event *event, const bl_collectives *t, const bl_collective_group *g)
@@ -199,10 +189,9 @@ static void derive_agreement(bl_case *c, const bl_collectives *t, const bl_colle
     const bl_collective *row = &t->rows[g->first];
     bl_signal signal = BL_SIGNAL_ranks_all_wait;
     int rank = -1;
-    if (g->meeting == BL_MEETING_ONE) {
+    if (g->meeting == BL_MEETING_ONE)
         signal = BL_SIGNAL_ranks_one_waits;
-        rank = row->rank;
-    } else if (t->n_absent > 0 && t->n_absent < g->n && g->meeting == BL_MEETING_SAME) {
+    else if (t->n_absent > 0 && t->n_absent < g->n && g->meeting == BL_MEETING_SAME) {
         signal = BL_SIGNAL_ranks_absent;
         rank = t->n_absent == 1 ? t->absent[0] : -1;
     }
@@ -237,19 +226,33 @@ static void derive_meeting(bl_case *c, const bl_collectives *t, const bl_rank_fa
 
 /* ---- failures ------------------------------------------------------------------------------------------------------------- */
 
+/* "... OSError: [Errno 28] ..." gives "OSError 28", however the line begins. */
+static bool tell_errno(bl_case *c, bl_event *event, const char *text)
+{
+    const char *mark = strstr(text, ": [Errno "), *word = mark;
+    char *end = NULL;
+    if (mark == NULL)
+        return false;
+    while (word > text && isalnum((unsigned char)word[-1]))
+        word--;
+    long number = strtol(mark + strlen(": [Errno "), &end, 10);
+    if (word == mark || *end != ']')
+        return false;
+    bl_event_fact_of(c->events, event, "exception", -1, "%.*s %ld", (int)(mark - word), word, number);
+    return true;
+}
+
 static void tell_how(bl_case *c, bl_event *event, const bl_event *base)
 {
     const char *how = bl_event_get(base, "how"), *exception = bl_event_get(base, "exception");
-    const char *number_text = bl_event_get(base, "errno"), *signal = bl_event_get(base, "signal");
+    const char *signal = bl_event_get(base, "signal");
     if (how != NULL && strcmp(how, "Segmentation fault") == 0)
         how = "segmentation fault in a host thread";
     if (how != NULL)
         bl_event_fact_of(c->events, event, "how", -1, "%s", how);
     else if (exception != NULL)
         bl_event_fact_of(c->events, event, "how", -1, "an exception that nobody caught");
-    if (exception != NULL && number_text != NULL)
-        bl_event_fact_of(c->events, event, "exception", -1, "%s %s", exception, number_text);
-    else if (exception != NULL)
+    if (!tell_errno(c, event, base->text) && exception != NULL)
         bl_event_fact_of(c->events, event, "exception", -1, "%s", exception);
     if (signal != NULL)
         bl_event_fact_of(c->events, event, "signal", -1, "%s", signal);

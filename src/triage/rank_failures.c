@@ -22,7 +22,7 @@ static bool is_plain(const bl_event *event)
 static bool is_no_death(const bl_event *event)
 {
     static const char *const words[] = {"desync_",    "barrier_", "fingerprint_", "wiresize_",    "named_",
-                                        "structure_", "ddp_",     "duplicate_",   "error_1000000"};
+                                        "structure_", "ddp_",     "duplicate_",   "error_garbage"};
     const char *how = bl_event_get(event, "how");
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (begins_with(bl_signals[event->signal].name, words[i]))
@@ -40,7 +40,7 @@ static bool is_echo(const bl_event *event)
     const char *name = bl_signals[event->signal].name;
     return bl_signals[event->signal].role == BL_ROLE_ECHO && !begins_with(name, "limit_") &&
            !begins_with(name, "library_") && !begins_with(name, "exit_") && !begins_with(name, "sanitizer_") &&
-           !begins_with(name, "launcher_failed");
+           !begins_with(name, "launcher_failed") && !begins_with(name, "peer_unreachable");
 }
 
 static bool is_same_line(const bl_event *a, const bl_event *b) { return a->file == b->file && a->line == b->line; }
@@ -74,7 +74,8 @@ static void note_failure(bl_rank_failures *f, const bl_event *event)
     int at = 0;
     if (failure.rank < 0) {
         f->has_unranked = f->has_unranked || !failure.is_plain;
-        if (failure.is_plain && (f->unranked == NULL || bl_event_before(event, f->unranked)))
+        if (failure.is_plain && !begins_with(bl_signals[event->signal].name, "loggederror_") &&
+            (f->unranked == NULL || bl_event_before(event, f->unranked)))
             f->unranked = event;
         return;
     }

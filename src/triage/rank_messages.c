@@ -116,6 +116,20 @@ static void derive_environment(bl_case *c)
     }
 }
 
+/* Whoever notices first that sizes differ is not the one to blame: a copy without a rank. */
+static void derive_wire_sizes(bl_case *c)
+{
+    static const bl_signal signals[] = {BL_SIGNAL_wiresize_nccl, BL_SIGNAL_wiresize_gloo, BL_SIGNAL_wiresize_mpi};
+    for (int i = 0; i < 3; i++) {
+        const bl_event *first = bl_events_first(c->events, signals[i]);
+        bl_event *event = first == NULL ? NULL : bl_events_derive(c->events, BL_SIGNAL_ranks_wire_sizes, first);
+        if (event != NULL)
+            event->rank = -1;
+        if (first != NULL)
+            return;
+    }
+}
+
 /* The distinct results on the way up, of the first process that printed them. */
 static void derive_chain(bl_case *c)
 {
@@ -123,7 +137,7 @@ static void derive_chain(bl_case *c)
     int64_t last = 0;
     if (first == NULL)
         return;
-    bl_event *chain = derive(c, BL_SIGNAL_ranks_nccl_chain, first, first->rank);
+    bl_event *chain = derive(c, BL_SIGNAL_ranks_nccl_chain, first, -1);
     for (const bl_event *event = first; event != NULL; event = event->next) {
         int64_t result = 0;
         if (event->file != first->file || event->pid != first->pid || !bl_event_number(event, "nccl_result", &result))
@@ -387,6 +401,7 @@ static void derive_hang(bl_case *c)
 
 void bl_derive_rank_messages(bl_case *c)
 {
+    derive_wire_sizes(c);
     derive_environment(c);
     derive_chain(c);
     derive_shared_gpu(c);
