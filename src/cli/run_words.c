@@ -86,9 +86,11 @@ static void say_rest(const bl_run *run, const bl_supervise *s, const bl_supervis
 {
     const bl_supervise_facts *facts = bl_supervise_facts_get(s);
     if (facts->ended != 0)
-        bl_run_say("belay: %d processes outlived the program: SIGTERM\n", event->number);
+        bl_run_say("belay: %d process%s outlived the program: SIGTERM\n", event->number,
+                   event->number == 1 ? "" : "es");
     else if (facts->first_failed >= 0)
-        bl_run_say("belay: %d ranks still run %g s after rank %d failed: SIGTERM\n", event->number, run->options->grace,
+        bl_run_say("belay: %d rank%s still run%s %g s after rank %d failed: SIGTERM\n", event->number,
+                   event->number == 1 ? "" : "s", event->number == 1 ? "s" : "", run->options->grace,
                    facts->first_failed);
 }
 
@@ -136,7 +138,6 @@ void bl_run_tell(void *state, const bl_supervise *s, const bl_supervise_event *e
 static void say_others(const bl_supervise *s, int first)
 {
     int n = bl_supervise_n_ranks(s);
-    char *words = NULL;
     for (int i = 0; i < n; i++) {
         const bl_rank_facts *r = bl_supervise_rank(s, i);
         char end[64], other[64];
@@ -159,7 +160,6 @@ static void say_others(const bl_supervise *s, int first)
                        r->signal != 0 && r->signal == r->asked ? ", sent by belay" : "");
         bl_text_fini(&list);
     }
-    (void)words;
 }
 
 static void say_core(const bl_run *run, const bl_supervise *s, const bl_rank_facts *r)
@@ -190,10 +190,10 @@ static void say_memory(const bl_supervise *s, const bl_rank_facts *r)
         bl_run_say("    out of memory: the kernel's log says that it killed process %d for want of memory\n",
                    (int)r->pid);
     else if (kills->in_group > 0)
-        bl_run_say("    out of memory: the kernel killed %lld processes of this control group for want of memory\n",
+        bl_run_say("    out of memory: kills for want of memory in this control group since the start: %lld\n",
                    (long long)kills->in_group);
     else if (kills->in_machine > 0)
-        bl_run_say("    out of memory: the kernel killed %lld processes of this machine for want of memory\n",
+        bl_run_say("    out of memory: kills for want of memory on this machine since the start: %lld\n",
                    (long long)kills->in_machine);
     else if (r->signal == SIGKILL && r->asked != SIGKILL)
         bl_run_say("    SIGKILL did not come from belay, and the kernel %s\n",
@@ -211,7 +211,7 @@ static void say_left(const bl_supervise *s)
         bl_text_fini(&text);
     }
     if (f->n_stuck > 0)
-        bl_run_say("    %lld processes are still there half a minute after SIGKILL\n", (long long)f->n_stuck);
+        bl_run_say("    still there half a minute after SIGKILL: %lld\n", (long long)f->n_stuck);
 }
 
 static void say_kernel_log(const bl_run *run, const bl_supervise *s)
@@ -220,7 +220,7 @@ static void say_kernel_log(const bl_run *run, const bl_supervise *s)
     if (log->why[0] != '\0')
         bl_run_say("    %s\n", log->why);
     else if (log->n_lines > 0)
-        bl_run_say("    kernel log: %lld lines since the start, in %s/kernel.log\n", (long long)log->n_lines,
+        bl_run_say("    kernel log: lines since the start: %lld, in %s/kernel.log\n", (long long)log->n_lines,
                    run->attempt_path);
     else
         bl_run_say("    kernel log: nothing since the start\n");

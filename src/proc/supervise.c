@@ -39,6 +39,13 @@ static belay_code cannot(const char *what, bl_error *error)
     return bl_error_set(error, BELAY_MEM_EXHAUSTED, "cannot %s: %s", what, bl_error_errno(errno, reason));
 }
 
+/* What we were started to ignore, as nohup and background jobs of scripts are, stays ignored. */
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 /* Signals come to a descriptor; a reader that has gone and a file that is too large are errors, not deaths. */
 static belay_code open_signals(bl_supervise *s, bl_error *error)
 {
@@ -46,7 +53,8 @@ static belay_code open_signals(bl_supervise *s, bl_error *error)
     sigset_t set;
     sigemptyset(&set);
     for (int i = 0; i < BL_COUNT(taken); i++)
-        sigaddset(&set, taken[i]);
+        if (taken[i] == SIGCHLD || !is_ignored(taken[i]))
+            sigaddset(&set, taken[i]);
     (void)sigprocmask(SIG_BLOCK, &set, &s->mask);
     (void)sigaction(SIGPIPE, &ignore, &s->pipe_action);
     (void)sigaction(SIGXFSZ, &ignore, &s->size_action);
@@ -149,8 +157,8 @@ static void reap(bl_supervise *s)
 static void kill_all(bl_supervise *s)
 {
     int64_t now = bl_clock_now();
-    bl_rank_forward(s, SIGKILL);
     int64_t n = bl_reap_signal(SIGKILL);
+    bl_rank_forward(s, SIGKILL);
     if (s->killed_since == 0) {
         s->killed_since = now;
         if (n != 0)

@@ -31,6 +31,8 @@ typedef struct channel {
 typedef struct line {
     char bytes[LINE];
     int64_t n, since;
+    char prefix[24];
+    int n_prefix;
     bool returned; /* after a carriage return: what comes replaces it */
 } line;
 
@@ -60,6 +62,8 @@ static belay_code init(bl_view *view, int out, int err, bl_error *error)
         TRY(init_channel(&view->channel[1], err, view->prefixed, error));
     if (view->prefixed && (view->lines = bl_alloc(2 * (int64_t)view->n_ranks, sizeof(line))) == NULL)
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the live view");
+    for (int i = 0; view->prefixed && i < 2 * view->n_ranks; i++)
+        view->lines[i].n_prefix = snprintf(view->lines[i].prefix, sizeof view->lines[i].prefix, "[rank%d]: ", i / 2);
     return BELAY_OK;
 }
 
@@ -159,23 +163,26 @@ static void put(channel *c, const char *bytes, int64_t n)
 
 /* ---- lines ---------------------------------------------------------------------------------------------------------------- */
 
-static void end_line(bl_view *view, int rank, int stream, line *l)
+static void put_line(bl_view *view, int stream, const line *l, const char *bytes, int64_t n)
 {
     channel *c = &view->channel[view->of_stream[stream]];
-    char prefix[24];
-    int n = snprintf(prefix, sizeof prefix, "[rank%d]: ", rank);
-    put(c, prefix, n);
-    put(c, l->bytes, l->n);
-    if (l->n > 0 && memchr(l->bytes, '\x1b', (size_t)l->n) != NULL)
+    put(c, l->prefix, l->n_prefix);
+    put(c, bytes, n);
+    if (n > 0 && memchr(bytes, '\x1b', (size_t)n) != NULL)
         put(c, "\x1b[0m", 4); /* one rank's colour is not the next one's */
     put(c, "\n", 1);
+}
+
+static void end_line(bl_view *view, int stream, line *l)
+{
+    put_line(view, stream, l, l->bytes, l->n);
     l->n = 0;
     l->since = 0;
     l->returned = false;
 }
 
 /* Bytes without a line end and without a carriage return. */
-static void add_text(bl_view *view, int rank, int stream, line *l, const char *bytes, int64_t n)
+static void add_text(bl_view *view, int stream, line *l, const char *bytes, int64_t n)
 {
     if (n > 0 && l->returned) {
         l->n = 0;
@@ -183,7 +190,7 @@ static void add_text(bl_view *view, int rank, int stream, line *l, const char *b
     }
     while (n > 0) {
         if (l->n == LINE)
-            end_line(view, rank, stream, l);
+            end_line(view, stream, l);
         if (l->since == 0)
             l->since = bl_clock_now();
         int64_t fits = bl_min_i64(n, LINE - l->n);
@@ -205,9 +212,15 @@ void bl_view_add(bl_view *view, int rank, int stream, const char *bytes, int64_t
         int64_t start = at;
         while (at < n_bytes && bytes[at] != '\n' && bytes[at] != '\r')
             at++;
-        add_text(view, rank, stream, l, bytes + start, at - start);
-        if (at < n_bytes && bytes[at] == '\n')
-            end_line(view, rank, stream, l);
+        bool ends = at < n_bytes && bytes[at] == '\n';
+        if (ends && l->n == 0 && at - start <= LINE) {
+            put_line(view, stream, l, bytes + start, at - start); /* a whole line, as most are */
+            l->returned = false;
+            continue;
+        }
+        add_text(view, stream, l, bytes + start, at - start);
+        if (ends)
+            end_line(view, stream, l);
         else if (at < n_bytes)
             l->returned = true;
     }
@@ -216,7 +229,7 @@ void bl_view_add(bl_view *view, int rank, int stream, const char *bytes, int64_t
 void bl_view_end_line(bl_view *view, int rank, int stream)
 {
     if (view->prefixed && view->lines[2 * rank + stream].n > 0)
-        end_line(view, rank, stream, &view->lines[2 * rank + stream]);
+        end_line(view, stream, &view->lines[2 * rank + stream]);
 }
 
 void bl_view_end_lines(bl_view *view, int64_t age)
@@ -224,7 +237,7 @@ void bl_view_end_lines(bl_view *view, int64_t age)
     int64_t now = bl_clock_now();
     for (int i = 0; view->prefixed && i < 2 * view->n_ranks; i++)
         if (view->lines[i].n > 0 && now - view->lines[i].since >= age && bl_view_has_room(view, i % 2))
-            end_line(view, i / 2, i % 2, &view->lines[i]);
+            end_line(view, i % 2, &view->lines[i]);
 }
 
 int64_t bl_view_oldest(const bl_view *view)
