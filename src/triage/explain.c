@@ -6,6 +6,7 @@
 #include "triage/explain.h"
 #include "triage/read_log.h"
 #include "triage/sources.h"
+#include "triage/variables.h"
 
 struct bl_explain {
     bl_log_reader reader;
@@ -63,6 +64,7 @@ static belay_code conclude(bl_explain *e, bl_error *error)
     bl_derive_ranks(&e->c);
     if (bl_events_lack_memory(e->reader.events))
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to judge what was found in the logs");
+    bl_variables_note(&e->c, &e->notes);
     return bl_findings_reach(&e->c, &e->findings, error);
 }
 
