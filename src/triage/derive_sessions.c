@@ -57,14 +57,22 @@ typedef struct mention_row {
 } mention_row;
 
 static const mention_row mentions[] = {
-    {BL_SIGNAL_launchblocking_on, BLOCKING, 1, NULL},      {BL_SIGNAL_launchblocking_off, BLOCKING, 0, NULL},
-    {BL_SIGNAL_peersetting_off, PEER, 0, NULL},            {BL_SIGNAL_peersetting_on, PEER, 1, NULL},
-    {BL_SIGNAL_graphsetting_off, GRAPH, 0, NULL},          {BL_SIGNAL_graphsetting_on, GRAPH, 1, NULL},
-    {BL_SIGNAL_overlap_off, OVERLAP, 0, NULL},             {BL_SIGNAL_overlap_on, OVERLAP, 1, NULL},
-    {BL_SIGNAL_compiled_off, COMPILED, 0, NULL},           {BL_SIGNAL_compiled_on, COMPILED, 1, NULL},
-    {BL_SIGNAL_synced_on, SYNCED, 1, NULL},                {BL_SIGNAL_streamed_off, STREAMED, 0, NULL},
-    {BL_SIGNAL_streamed_on, STREAMED, 1, NULL},            {BL_SIGNAL_vendor_off, VENDOR, 0, NULL},
-    {BL_SIGNAL_deviceindex_visible, VISIBLE, 0, "visible"}, {BL_SIGNAL_deviceindex_chosen, DEVICE, 0, "device"},
+    {BL_SIGNAL_launchblocking_on, BLOCKING, 1, NULL},
+    {BL_SIGNAL_launchblocking_off, BLOCKING, 0, NULL},
+    {BL_SIGNAL_peersetting_off, PEER, 0, NULL},
+    {BL_SIGNAL_peersetting_on, PEER, 1, NULL},
+    {BL_SIGNAL_graphsetting_off, GRAPH, 0, NULL},
+    {BL_SIGNAL_graphsetting_on, GRAPH, 1, NULL},
+    {BL_SIGNAL_overlap_off, OVERLAP, 0, NULL},
+    {BL_SIGNAL_overlap_on, OVERLAP, 1, NULL},
+    {BL_SIGNAL_compiled_off, COMPILED, 0, NULL},
+    {BL_SIGNAL_compiled_on, COMPILED, 1, NULL},
+    {BL_SIGNAL_synced_on, SYNCED, 1, NULL},
+    {BL_SIGNAL_streamed_off, STREAMED, 0, NULL},
+    {BL_SIGNAL_streamed_on, STREAMED, 1, NULL},
+    {BL_SIGNAL_vendor_off, VENDOR, 0, NULL},
+    {BL_SIGNAL_deviceindex_visible, VISIBLE, 0, "visible"},
+    {BL_SIGNAL_deviceindex_chosen, DEVICE, 0, "device"},
     {BL_SIGNAL_precision_seen, PRECISION, 0, "precision"},
 };
 
@@ -178,11 +186,12 @@ static const char *program_of(const char *command, size_t *length)
 
 static const char *const setters[] = {"export", "set", "setenv", "unset", NULL};
 static const char *const lookers[] = {
-    "nvidia-smi", "dmesg", "grep",  "cat",   "tail",    "head",  "less",       "echo",   "ls",     "cd",    "pip",
-    "conda",      "git",   "df",    "free",  "lspci",   "lsmod", "ompi_info",  "ps",     "kill",   "vim",   "uname",
-    "nvcc",       "cp",    "mv",    "mkdir", "rm",      "top",   "journalctl", "ulimit", "module", "sed",   "awk",
-    "ucx_info",   "which", "wc",    "lsof",  "hostname", "date", "source",     "nano",   "ssh",    "scp",   "zcat",
-    "ldd",        "nm",    "strace", "gdb",  "cuda-gdb", "printenv", "make",   "cmake",  "apt",    "sysctl", NULL};
+    "nvidia-smi", "dmesg", "grep", "cat",      "tail",  "head",  "less",   "echo",      "ls",         "cd",
+    "pip",        "conda", "git",  "df",       "free",  "lspci", "lsmod",  "ompi_info", "ps",         "kill",
+    "vim",        "uname", "nvcc", "cp",       "mv",    "mkdir", "rm",     "top",       "journalctl", "ulimit",
+    "module",     "sed",   "awk",  "ucx_info", "which", "wc",    "lsof",   "hostname",  "date",       "source",
+    "nano",       "ssh",   "scp",  "zcat",     "ldd",   "nm",    "strace", "gdb",       "cuda-gdb",   "printenv",
+    "make",       "cmake", "apt",  "sysctl",   NULL};
 
 static bool is_setter(const char *command)
 {
@@ -286,12 +295,12 @@ static bool says(const char *text, const char *const *words)
     return false;
 }
 
-static const char *const bad_words[] = {"fail",     "crash", "hang",     "hung",     "nan",       "illegal", "error", "mismatch",
-                                        "wrong",    "assert", "deadlock", "diverge", "corrupt",   "700",     "stuck", "segfault",
-                                        "timed out", "oom",   "broken",   NULL};
-static const char *const good_words[] = {"ok",       "okay",      "clean",     "fine",     "pass",      "works",   "correct",
-                                         "no error", "no nan",    "no hang",   "no crash", "no fault",  "no assert", "success",
-                                         "finishes", "completes", "identical", NULL};
+static const char *const bad_words[] = {"fail",     "crash",    "hang",      "hung",     "nan",     "illegal", "error",
+                                        "mismatch", "wrong",    "assert",    "deadlock", "diverge", "corrupt", "700",
+                                        "stuck",    "segfault", "timed out", "oom",      "broken",  NULL};
+static const char *const good_words[] = {"ok",        "okay",     "clean",    "fine",      "pass",      "works",
+                                         "correct",   "no error", "no nan",   "no hang",   "no crash",  "no fault",
+                                         "no assert", "success",  "finishes", "completes", "identical", NULL};
 
 static outcome outcome_of_text(const char *text)
 {
@@ -347,7 +356,8 @@ static void take_print(const bl_case *c, session *s, const item *i)
 
 static bool is_on_command(const items *all, int at)
 {
-    for (int i = at - 1; i >= 0 && all->list[i].file == all->list[at].file && all->list[i].line == all->list[at].line; i--)
+    for (int i = at - 1; i >= 0 && all->list[i].file == all->list[at].file && all->list[i].line == all->list[at].line;
+         i--)
         if (all->list[i].kind == ITEM_COMMAND)
             return true;
     return false;
@@ -445,10 +455,7 @@ static void judge_run(const bl_case *c, run *r)
 
 /* ---- comparing ------------------------------------------------------------------------------------------------------------ */
 
-static int64_t effective(const run *r, int f)
-{
-    return r->value[f] != UNKNOWN ? r->value[f] : families[f].otherwise;
-}
+static int64_t effective(const run *r, int f) { return r->value[f] != UNKNOWN ? r->value[f] : families[f].otherwise; }
 
 static bool differs(const run *a, const run *b, int f)
 {
@@ -517,7 +524,8 @@ static void add_waiting(const bl_case *c, bl_event *to, const run *failing)
 {
     enum { MOST_RANKS = 8 };
     int last = -1, n = 0;
-    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_runbad_hang); e != NULL && n < MOST_RANKS; e = e->next) {
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_runbad_hang); e != NULL && n < MOST_RANKS;
+         e = e->next) {
         const char *numel = bl_event_get(e, "numel");
         if (!stands_in(e, failing) || numel == NULL || e->rank == last)
             continue;
@@ -526,6 +534,18 @@ static void add_waiting(const bl_case *c, bl_event *to, const run *failing)
         bl_event_fact_of(c->events, to, "numel", e->rank, "%s", numel);
         last = e->rank;
     }
+}
+
+/* The number of the replay that failed: one behind the last that was told. */
+static void add_replay(const bl_case *c, bl_event *to, const run *failing)
+{
+    int64_t last = -1, number = 0;
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_graphreplay_number); e != NULL; e = e->next)
+        if (stands_in(e, failing) && e->line < failing->bad->line && bl_event_number(e, "replay", &number) &&
+            number > last)
+            last = number;
+    if (last >= 0 && last < INT32_MAX)
+        bl_event_fact_of(c->events, to, "replay", -1, "%lld", (long long)last + 1);
 }
 
 static void add_setting(const bl_case *c, const run *failing, const run *passing, int f, const bl_event *base)
@@ -541,6 +561,8 @@ static void add_setting(const bl_case *c, const run *failing, const run *passing
     copy_fact(c, event, failing->mention[f], "env");
     copy_fact(c, event, told, "zero_stage");
     copy_fact(c, event, failing->bad, "first_nan_step");
+    if (f == GRAPH || f == COMPILED)
+        add_replay(c, event, failing);
     if (f == OVERLAP && bl_events_first(c->events, BL_SIGNAL_precisionflag_bf16) != NULL)
         bl_event_fact_of(c->events, event, "dtype", -1, "bf16");
 }
@@ -552,9 +574,10 @@ static void tell(const bl_case *c, bl_signal verdict, const run *failing, const 
     add_waiting(c, failed, failing);
     add_setting(c, failing, passing, f, failing->bad);
     (void)derive(c, BL_SIGNAL_session_passed, passing->good != NULL ? passing->good : passing->start);
-    (void)derive(c, verdict, verdict == BL_SIGNAL_session_other_gpu_ok || verdict == BL_SIGNAL_session_eager_ok
-                                 ? (passing->good != NULL ? passing->good : passing->start)
-                                 : failing->bad);
+    (void)derive(c, verdict,
+                 verdict == BL_SIGNAL_session_other_gpu_ok || verdict == BL_SIGNAL_session_eager_ok
+                     ? (passing->good != NULL ? passing->good : passing->start)
+                     : failing->bad);
 }
 
 /* "Eager is fine" is said of graphs and of compilers alike. */
@@ -632,7 +655,8 @@ static bool is_first_failure(const bl_case *c, const bl_event *frame)
             continue;
         if (e->line < frame->line)
             return false;
-        bool is_device = strncmp(bl_signals[e->signal].name, "error_", 6) == 0 || e->signal == BL_SIGNAL_graphlaunch_failed;
+        bool is_device =
+            strncmp(bl_signals[e->signal].name, "error_", 6) == 0 || e->signal == BL_SIGNAL_graphlaunch_failed;
         fails_there = fails_there || (is_device && e->line <= frame->line + reach);
     }
     return fails_there;

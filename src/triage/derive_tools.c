@@ -10,10 +10,10 @@
 #include "triage/case.h"
 
 enum {
-    MOST_REPORTS = 256,  /* of a kind; more of them say nothing new */
-    REPORT_LINES = 64,   /* a report's lines stand this near, other output between them included */
-    RACE_LINES = 160,    /* both stacks of a data race */
-    DUMP_LINES = 400,    /* a debugger's session after its exception */
+    MOST_REPORTS = 256, /* of a kind; more of them say nothing new */
+    REPORT_LINES = 64,  /* a report's lines stand this near, other output between them included */
+    RACE_LINES = 160,   /* both stacks of a data race */
+    DUMP_LINES = 400,   /* a debugger's session after its exception */
     NAME_BYTES = 160
 };
 
@@ -166,11 +166,12 @@ static bl_event *derive(const bl_case *c, bl_signal signal, const bl_event *base
 
 typedef enum kind { KIND_NONE, KIND_TARGET, KIND_EMBEDDING, KIND_GATHER } kind;
 
-static const char *const target_words[] = {"nll_loss",    "nllloss",     "cross_entropy", "crossentropy", "ctc_loss",
-                                           "ctcloss",     "ctc_",        "margin_loss",   "xent",         "criterion",
-                                           "focal_loss",  "classifier_", "label_smooth",  "bce_loss",     NULL};
-static const char *const embedding_words[] = {"embedding",       "embed_",        "lookup",   "indexselect", "index_select",
-                                              "encoder_forward", "encoder_backw", "get_rows", "wte_",        NULL};
+static const char *const target_words[] = {"nll_loss",   "nllloss",     "cross_entropy", "crossentropy", "ctc_loss",
+                                           "ctcloss",    "ctc_",        "margin_loss",   "xent",         "criterion",
+                                           "focal_loss", "classifier_", "label_smooth",  "bce_loss",     NULL};
+static const char *const embedding_words[] = {
+    "embedding",       "embed_",        "lookup",   "indexselect", "index_select",
+    "encoder_forward", "encoder_backw", "get_rows", "wte_",        NULL};
 static const char *const gather_words[] = {
     "gather",      "scatter",   "index_put",  "indexput",   "index_kernel", "indexkernel", "index_elementwise",
     "indexfunc",   "index_add", "index_copy", "index_fill", "take_along",   "voxel",       "reshape_and_cache",
@@ -268,10 +269,7 @@ static bool space_is(const report *r, const char *space)
 }
 
 /* Begins in the block and ends behind it. */
-static bool is_straddling(const report *r)
-{
-    return side_is(r, "inside") && !is_misaligned(r);
-}
+static bool is_straddling(const report *r) { return side_is(r, "inside") && !is_misaligned(r); }
 
 /* Within a few KiB of the block, or within its own length. */
 static bool is_near(const report *r)
@@ -597,7 +595,8 @@ static void derive_exceptions(const bl_case *c)
                                         BL_SIGNAL_sanitizer_exception};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         int n = 0;
-        for (const bl_event *e = bl_events_first(c->events, signals[i]); e != NULL && n < MOST_REPORTS; e = e->next, n++)
+        for (const bl_event *e = bl_events_first(c->events, signals[i]); e != NULL && n < MOST_REPORTS;
+             e = e->next, n++)
             judge_exception(c, e);
     }
 }
@@ -639,8 +638,8 @@ static bool is_blocked(const blocked_threads *blocked, const bl_event *head)
 static void find_blocked(const bl_case *c, blocked_threads *out)
 {
     int looked = 0;
-    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_stackblock_call);
-         e != NULL && looked < MOST_REPORTS; e = e->next, looked++) {
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_stackblock_call); e != NULL && looked < MOST_REPORTS;
+         e = e->next, looked++) {
         const bl_event *head = head_of(c, e);
         if (head == NULL || is_blocked(out, head))
             continue;
@@ -680,8 +679,8 @@ static void derive_stacks(const bl_case *c)
     bl_event *event = derive(c, BL_SIGNAL_stack_blocked, frame);
     add_text(c, event, "blocked_call", bl_event_get(frame, "blocked_call"));
     add_text(c, event, "thread", bl_event_get(blocked.head[0], "thread"));
-    const bl_event *device = after(c, BL_SIGNAL_stackdevice_frame, frame,
-                                   end_of(c, BL_SIGNAL_stackthread_head, frame, REPORT_LINES));
+    const bl_event *device =
+        after(c, BL_SIGNAL_stackdevice_frame, frame, end_of(c, BL_SIGNAL_stackthread_head, frame, REPORT_LINES));
     if (device != NULL)
         add_text(c, event, "device", bl_event_get(device, "device"));
     event = derive(c, BL_SIGNAL_stack_waits, waiting);
@@ -791,9 +790,44 @@ static void derive_mpi(const bl_case *c)
                                         BL_SIGNAL_mpisignal_mvapich, BL_SIGNAL_mpisignal_gdb};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         int n = 0;
-        for (const bl_event *e = bl_events_first(c->events, signals[i]); e != NULL && n < MOST_REPORTS; e = e->next, n++)
+        for (const bl_event *e = bl_events_first(c->events, signals[i]); e != NULL && n < MOST_REPORTS;
+             e = e->next, n++)
             judge_signal(c, e);
     }
+}
+
+/* ---- facts that the derived events carry better ------------------------------------------------------------------------------ */
+
+typedef struct raw_fact {
+    bl_signal signal;
+    const char *name;
+} raw_fact;
+
+static const raw_fact raw_facts[] = {
+    {BL_SIGNAL_sanitizer_at, "signature"},       {BL_SIGNAL_sanitizer_at, "source"},
+    {BL_SIGNAL_sanitizer_at_name, "signature"},  {BL_SIGNAL_sanitizer_at_name, "source"},
+    {BL_SIGNAL_sanitizer_near, "distance"},      {BL_SIGNAL_sanitizer_near, "allocation_bytes"},
+    {BL_SIGNAL_sanitizer_address, "why"},        {BL_SIGNAL_sanitizer_header, "tool"},
+    {BL_SIGNAL_cudagdb_pc, "signature"},         {BL_SIGNAL_cudagdb_frame, "signature"},
+    {BL_SIGNAL_cudagdb_frame, "source"},         {BL_SIGNAL_cudagdb_instruction, "displacement"},
+    {BL_SIGNAL_cudagdb_instruction, "register"}, {BL_SIGNAL_cudagdb_instruction, "modifiers"},
+    {BL_SIGNAL_csan_frame, "frame_file"},        {BL_SIGNAL_csan_frame, "frame_line"},
+};
+
+static void drop_fact(bl_event *event, const char *name)
+{
+    int kept = 0;
+    for (int i = 0; i < event->n_facts; i++)
+        if (strcmp(event->facts[i].name, name) != 0)
+            event->facts[kept++] = event->facts[i];
+    event->n_facts = kept;
+}
+
+static void drop_raw_facts(const bl_case *c)
+{
+    for (size_t i = 0; i < sizeof raw_facts / sizeof raw_facts[0]; i++)
+        for (bl_event *e = bl_events_first(c->events, raw_facts[i].signal); e != NULL; e = e->next)
+            drop_fact(e, raw_facts[i].name);
 }
 
 void bl_derive_tools(bl_case *c)
@@ -803,4 +837,5 @@ void bl_derive_tools(bl_case *c)
     derive_stacks(c);
     derive_races(c);
     derive_mpi(c);
+    drop_raw_facts(c);
 }
