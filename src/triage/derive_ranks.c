@@ -340,20 +340,36 @@ static bool root_cause(const bl_case *c, const bl_event **line, int64_t *rank, i
 }
 
 /* Exit by a signal that is no echo: a watchdog aborts (6), a launcher stops (15). */
-static bool is_own_signal(int64_t exitcode) { return exitcode < 0 && exitcode != -6 && exitcode != -15; }
+static bool is_own_end(int64_t exitcode) { return exitcode != 0 && exitcode != -6 && exitcode != -15; }
 
-static void derive_unseen_death(bl_case *c, const bl_rank_failures *f, const bl_collectives *t)
+static bool felt_it(const bl_rank_failures *f, int64_t rank)
+{
+    for (int i = 0; i < f->n_echo_ranks; i++)
+        if (f->echo_ranks[i] == rank)
+            return true;
+    return false;
+}
+
+/* Nobody says why, but the launcher says who ended first. */
+static bool derive_root_cause(bl_case *c, const bl_rank_failures *f)
 {
     const bl_event *line = NULL;
     int64_t rank = -1, exitcode = 0;
+    if (!root_cause(c, &line, &rank, &exitcode) || !is_own_end(exitcode) || felt_it(f, rank))
+        return false;
+    bl_signal signal = f->n_echo_ranks > 0 ? BL_SIGNAL_ranks_root_cause : BL_SIGNAL_ranks_ended_so;
+    bl_event *event = derive(c, signal, line, (int)rank);
+    number(c, event, "died_rank", -1, rank);
+    if (event != NULL)
+        bl_event_fact_of(c->events, event, "exitcode", -1, "%lld", (long long)exitcode);
+    return true;
+}
+
+static void derive_unseen_death(bl_case *c, const bl_rank_failures *f, const bl_collectives *t)
+{
     int silent = silent_rank(c, f);
-    if (root_cause(c, &line, &rank, &exitcode) && (is_own_signal(exitcode) || (f->closed != NULL && exitcode == 1))) {
-        bl_event *event = derive(c, BL_SIGNAL_ranks_root_cause, line, (int)rank);
-        number(c, event, "died_rank", -1, rank);
-        if (event != NULL)
-            bl_event_fact_of(c->events, event, "exitcode", -1, "%lld", (long long)exitcode);
+    if (derive_root_cause(c, f))
         return;
-    }
     if (f->unranked != NULL && f->echo != NULL) {
         bl_event *event = derive(c, BL_SIGNAL_ranks_died_several, f->unranked, -1);
         tell_failure(c, event, f, NULL, t);

@@ -158,8 +158,6 @@ void bl_questions_answer(const bl_case *c, bl_questions *out)
     answer_blocking(c, out);
     answer_stream(c, out);
     answer(out, BL_QUESTION_CURES, BL_ANSWER_YES, first(c, BL_SIGNAL_aligned_cures), "The log says so.");
-    answer(out, BL_QUESTION_CURES, BL_ANSWER_YES, first(c, BL_SIGNAL_ddp_unused),
-           "The reducer says itself that parameters were not used.");
     answer(out, BL_QUESTION_CURES, BL_ANSWER_NO, first(c, BL_SIGNAL_aligned_fails),
            "The log says that it fails with them too.");
 }

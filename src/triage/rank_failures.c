@@ -10,8 +10,8 @@ static bool begins_with(const char *text, const char *word) { return strncmp(tex
 /* Failures of the host that say how a process ended and not what was wrong. */
 static bool is_plain(const bl_event *event)
 {
-    static const char *const words[] = {"host_exception", "host_segfault", "host_disk",
-                                        "loggederror_",   "exit_",         "launcher_killed"};
+    static const char *const words[] = {"host_exception", "host_segfault", "host_disk",      "loggederror_",
+                                        "raised_",        "exit_",         "launcher_killed"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (begins_with(bl_signals[event->signal].name, words[i]))
             return true;

@@ -119,10 +119,12 @@ static void derive_environment(bl_case *c)
 /* Whoever notices first that sizes differ is not the one to blame: a copy without a rank. */
 static void derive_wire_sizes(bl_case *c)
 {
-    static const bl_signal signals[] = {BL_SIGNAL_wiresize_nccl, BL_SIGNAL_wiresize_gloo, BL_SIGNAL_wiresize_mpi};
+    static const bl_signal noticed[] = {BL_SIGNAL_wiresize_nccl, BL_SIGNAL_wiresize_mpi, BL_SIGNAL_wiresize_gloo};
+    static const bl_signal derived[] = {BL_SIGNAL_ranks_wire_sizes, BL_SIGNAL_ranks_wire_sizes,
+                                        BL_SIGNAL_ranks_slot_sizes};
     for (int i = 0; i < 3; i++) {
-        const bl_event *first = bl_events_first(c->events, signals[i]);
-        bl_event *event = first == NULL ? NULL : bl_events_derive(c->events, BL_SIGNAL_ranks_wire_sizes, first);
+        const bl_event *first = bl_events_first(c->events, noticed[i]);
+        bl_event *event = first == NULL ? NULL : bl_events_derive(c->events, derived[i], first);
         if (event != NULL)
             event->rank = -1;
         if (first != NULL)
