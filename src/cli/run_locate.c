@@ -3,7 +3,9 @@
  * and its side effect, which is always said.  Launch blocking is for one rank: with several it can make collectives
  * hang, so that they get dumps and records in place of it. */
 #define _GNU_SOURCE /* memmem */
+#include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/run.h"
@@ -105,12 +107,14 @@ static void fill(const char *value, const char *folder, bl_text *out)
 void bl_run_locate(bl_run *run)
 {
     int ranks = run->options->n > 1 ? MANY : ONE;
+    char whole[PATH_MAX]; /* a program may change its folder */
+    const char *folder = realpath(run->attempt_path, whole) != NULL ? whole : run->attempt_path;
     bl_text said = {0}, value = {0};
     for (int i = 0; i < BL_COUNT(rows); i++) {
         if ((rows[i].ranks & ranks) == 0)
             continue;
         bl_text_clear(&value);
-        fill(rows[i].value, run->attempt_path, &value);
+        fill(rows[i].value, folder, &value);
         bl_run_set(run, rows[i].name, bl_text_get(&value));
         bl_text_format(&said, "    %s=%s\n        %s\n", rows[i].name, bl_text_get(&value), rows[i].effect);
     }

@@ -194,6 +194,18 @@ void bl_rank_read(bl_supervise *s, int rank, int stream, bool last)
 
 int bl_rank_status(const bl_rank_facts *rank) { return rank->signal != 0 ? 128 + rank->signal : rank->status; }
 
+/* What it said last is shown before its end is told. */
+static void drain(bl_supervise *s, int rank)
+{
+    enum { MOST = 64 }; /* others may still write into the same pipe */
+    for (int i = 0; i < 2 * MOST; i++) {
+        int stream = i % 2, fd = s->ranks[rank].pipe[stream];
+        struct pollfd entry = {.fd = fd, .events = POLLIN};
+        if (fd >= 0 && bl_view_has_room(s->view, stream) && poll(&entry, 1, 0) > 0)
+            bl_rank_read(s, rank, stream, false);
+    }
+}
+
 static int64_t microseconds(struct timeval t) { return (int64_t)t.tv_sec * 1000000 + t.tv_usec; }
 
 static void note_end(bl_supervise *s, int rank, int status, const struct rusage *usage)
@@ -212,6 +224,7 @@ static void note_end(bl_supervise *s, int rank, int status, const struct rusage 
     if (r->pidfd >= 0)
         close(r->pidfd);
     r->pidfd = -1;
+    drain(s, rank);
     if (bl_rank_status(f) == 0 || s->facts.first_failed >= 0)
         return;
     s->facts.first_failed = rank;

@@ -161,9 +161,8 @@ static bool open_file(bl_supervise *s)
 static void queue(bl_supervise *s, const bl_process *process)
 {
     bl_processes *q = &s->silence.queue;
-    bool waits_for_us = process->state == 'T' || process->state == 't' || process->state == 'D';
-    if (s->o.gdb != NULL && !waits_for_us && /* gdb would wait for them */
-        bl_grow(&q->process, &q->capacity, q->n + 1, (int64_t)sizeof *process))
+    bool is_stopped = process->state == 'T' || process->state == 't'; /* gdb would wait for it */
+    if (s->o.gdb != NULL && !is_stopped && bl_grow(&q->process, &q->capacity, q->n + 1, (int64_t)sizeof *process))
         q->process[q->n++] = *process;
 }
 
@@ -263,6 +262,8 @@ int64_t bl_silence_step(bl_supervise *s)
         return 0;
     if (s->n_running == 0) {
         end_gdb(s);
+        if (s->silence.active)
+            finish(s);
         return 0;
     }
     if (s->silence.active)
