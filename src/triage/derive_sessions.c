@@ -431,6 +431,22 @@ static bool may_miss_faults(const bl_case *c, const run *r)
     return false;
 }
 
+/* An import that fails is not cured by a setting of the device. */
+static bool is_of_device(const bl_event *e)
+{
+    static const char *const groups[] = {"error_",       "sanitizer_", "cudagdb_",    "assert_",
+                                         "graphlaunch_", "xid_",       "collective_", "peer_",
+                                         "library_",     "mpisignal_", NULL};
+    if (e->signal == BL_SIGNAL_runbad_nan || e->signal == BL_SIGNAL_runbad_hang || e->signal == BL_SIGNAL_runbad_wrong)
+        return true;
+    for (const char *const *group = groups; *group != NULL; group++)
+        if (strncmp(bl_signals[e->signal].name, *group, strlen(*group)) == 0)
+            return true;
+    return strcasestr(e->text, "cuda") != NULL || strcasestr(e->text, "segmentation") != NULL;
+}
+
+static bool is_bad_of_device(const bl_event *e) { return is_bad(e) && is_of_device(e); }
+
 static void judge_run(const bl_case *c, run *r)
 {
     const int steps = 3;
@@ -445,7 +461,9 @@ static void judge_run(const bl_case *c, run *r)
             r->good = r->good == NULL && n_steps == steps ? e : r->good;
         }
     if (r->bad != NULL) {
-        r->outcome = OUTCOME_BAD;
+        const bl_event *of_device = first_of(c, r, is_bad_of_device);
+        r->outcome = of_device != NULL ? OUTCOME_BAD : OUTCOME_UNKNOWN;
+        r->bad = of_device != NULL ? of_device : r->bad;
         for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_runbad_hang); e != NULL; e = e->next)
             r->hangs = r->hangs || (stands_in(e, r) && e->line <= r->bad->line);
     } else if (r->good != NULL && !may_miss_faults(c, r)) {
@@ -714,6 +732,19 @@ static void derive_peers(const bl_case *c)
         bl_event_fact_of(c->events, event, "iommu_faults", -1, "%lld", (long long)n_faults);
 }
 
+/* The program works on a device that is not 0, by its own index. */
+static void derive_device(const bl_case *c)
+{
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_deviceindex_chosen); e != NULL; e = e->next) {
+        int64_t device = 0;
+        if (!bl_event_number(e, "device", &device) || device == 0)
+            continue;
+        bl_event *event = derive(c, BL_SIGNAL_otherdevice_chosen, e);
+        copy_fact(c, event, e, "device");
+        return;
+    }
+}
+
 void bl_derive_sessions(bl_case *c)
 {
     items *all = bl_alloc(1, sizeof *all);
@@ -724,4 +755,5 @@ void bl_derive_sessions(bl_case *c)
     bl_free(s);
     derive_graphs(c);
     derive_peers(c);
+    derive_device(c);
 }
