@@ -213,6 +213,6 @@ void bl_derive_machine(bl_case *c)
     for (int i = 0; i < n; i++)
         judge_gpu(c, gpus, n, i);
     for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_kernlog_line); e != NULL; e = e->next)
-        if (strstr(e->text, "Out of memory: Killed") != NULL || strstr(e->text, "oom-kill:") != NULL)
+        if (strstr(e->text, "ut of memory: Kill") != NULL || strstr(e->text, "oom-kill:") != NULL)
             (void)bl_events_derive(c->events, BL_SIGNAL_machine_oom_kill, e);
 }

@@ -285,7 +285,9 @@ static void derive_deaths(bl_case *c, const bl_rank_failures *f, const bl_collec
     const bl_rank_failure *base = origin != NULL ? origin : &f->list[0];
     int rank = origin != NULL ? origin->rank : -1;
     if (f->echo == NULL) {
-        if (f->n == 1 && bl_event_get(base->event, "died_rank") != NULL)
+        bool is_told =
+            bl_event_get(base->event, "died_rank") != NULL || base->event->signal == BL_SIGNAL_launcher_killed;
+        if (f->n == 1 && is_told)
             tell_failure(c, derive(c, BL_SIGNAL_ranks_ended_so, base->event, rank), f, base, t);
         return;
     }
@@ -388,10 +390,30 @@ static void derive_unseen_death(bl_case *c, const bl_rank_failures *f, const bl_
     tell_failure(c, derive(c, BL_SIGNAL_ranks_echo_only, f->closed, -1), f, NULL, t);
 }
 
+/* torchrun's list of failures tells which rank a process was: its other lines about that process get the rank. */
+static void name_processes(bl_case *c)
+{
+    static const bl_signal signals[] = {BL_SIGNAL_launcher_killed, BL_SIGNAL_launcher_failed};
+    for (const bl_event *code = bl_events_first(c->events, BL_SIGNAL_elastic_code); code != NULL; code = code->next) {
+        const char *pid = bl_event_get(code, "pid");
+        int64_t rank = -1;
+        for (const bl_event *named = bl_events_first(c->events, BL_SIGNAL_elastic_rank); named != NULL;
+             named = named->next)
+            if (named->file == code->file && named->line == code->line - 1 && !bl_event_number(named, "rank", &rank))
+                rank = -1;
+        for (int i = 0; i < BL_COUNT(signals) && pid != NULL && rank >= 0 && rank < BL_EVENTS_MOST; i++)
+            for (bl_event *event = bl_events_first(c->events, signals[i]); event != NULL; event = event->next)
+                if (event->rank < 0 && bl_event_get(event, "pid") != NULL &&
+                    strcmp(bl_event_get(event, "pid"), pid) == 0)
+                    event->rank = (int)rank;
+    }
+}
+
 void bl_derive_ranks(bl_case *c)
 {
     bl_collectives t;
     bl_rank_failures f = {0};
+    name_processes(c);
     if (bl_collectives_init(c, &t) && bl_rank_failures_init(c, &f)) {
         derive_meeting(c, &t, &f);
         if (f.n > 0)

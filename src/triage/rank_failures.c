@@ -100,7 +100,7 @@ static void note_echo(bl_rank_failures *f, const bl_event *event)
     int rank = bl_event_rank(event), at = 0;
     if (event->signal == BL_SIGNAL_peer_closed && (f->closed == NULL || bl_event_before(event, f->closed)))
         f->closed = event;
-    if (bl_rank_failures_has(f, rank))
+    if (bl_rank_failures_has(f, rank) || (rank < 0 && begins_with(bl_signals[event->signal].name, "launcher_")))
         return;
     if (f->echo == NULL || bl_event_before(event, f->echo))
         f->echo = event;
