@@ -83,7 +83,8 @@ static void gather(group *g)
                 g->incidents[g->n_incidents++] = &gpu->incidents[k];
         }
     }
-    qsort((void *)g->incidents, (size_t)g->n_incidents, sizeof *g->incidents, compare);
+    if (g->n_incidents > 1)
+        qsort((void *)g->incidents, (size_t)g->n_incidents, sizeof *g->incidents, compare);
 }
 
 static bool gather_all(judging *j)

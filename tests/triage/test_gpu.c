@@ -490,6 +490,18 @@ static void a_withdrawn_action_is_a_repair(void **state)
     assert_true(v->origin->is_before_reset);
 }
 
+static void an_action_without_incidents_is_a_verdict_about_nothing(void **state)
+{
+    (void)state;
+    FOLD(fold, "[ 9.0] NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to "
+               "0x0 (None)");
+    const bl_gpu_verdict *v = verdict_of("0000:01:00");
+    assert_int_equal(v->class, BL_GPU_CLASS_NONE);
+    assert_null(v->origin);
+    assert_int_equal(v->n_lines, 0);
+    assert_true(v->action_is_withdrawn);
+}
+
 /* ---- machines and files ----------------------------------------------------------------------------------------------- */
 
 static void one_address_in_two_files_is_two_gpus(void **state)
@@ -756,6 +768,7 @@ int main(void)
         WITH_FOLD(a_reset_begins_the_count_anew),
         WITH_FOLD(a_clock_that_goes_back_is_another_boot),
         WITH_FOLD(a_withdrawn_action_is_a_repair),
+        WITH_FOLD(an_action_without_incidents_is_a_verdict_about_nothing),
         WITH_FOLD(one_address_in_two_files_is_two_gpus),
         WITH_FOLD(one_uuid_in_two_files_is_one_gpu_and_one_event),
         WITH_FOLD(an_exchanged_board_does_not_inherit),
