@@ -1,36 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wu and Manber's search (A fast algorithm for multi-pattern searching, 1994): a window as long as the shortest literal
- * slides over the text; its last two bytes tell how far it may move before any literal can begin in it. */
+/* Shift-or (Baeza-Yates and Gonnet, 1992) over pairs of bytes, as a filter: literals are dealt into eight buckets, and a
+ * bucket wakes where each of the four pairs of a window is one that some literal of it has in that place.  A window is
+ * the first five bytes of a literal, or all of a shorter one.  Where a bucket wakes, literals are compared. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
 #include "triage/search.h"
 
-enum { n_pairs = 1 << 16 };
+enum { n_pairs = 1 << 14, n_keys = 1 << 12, n_places = 4, n_buckets = 8, window = n_places + 1, key_bytes = 4 };
 
 struct bl_search_plain {
     bl_literals literals;
-    int64_t window;
-    uint8_t shift[n_pairs];
-    uint16_t first[n_pairs]; /* of the literals whose window ends in that pair: 1 + number, then `next`; 0: none */
+    /* Byte `place` of a pair's word: a bit is 1 for a bucket whose literals do not have the pair there. */
+    uint32_t words[n_pairs];
+    /* 1 + number of the first literal whose window ends in these bytes, 0 for none; the next one. */
+    uint16_t first[n_keys];
+    uint16_t first_short[n_pairs]; /* of windows that are shorter than a key: by their last pair */
     uint16_t *next;
 };
 
-static unsigned pair_at(const char *bytes) { return (unsigned char)bytes[0] | (unsigned)(unsigned char)bytes[1] << 8; }
+static unsigned pair_at(const char *bytes) { return (unsigned)(bytes[0] & 127) | (unsigned)(bytes[1] & 127) << 7; }
 
-static void add(bl_search_plain *search, int number)
+static unsigned key_at(const char *bytes)
 {
-    const char *bytes = search->literals.list[number];
-    for (int64_t i = 0; i + 2 <= search->window; i++) {
-        uint8_t *shift = &search->shift[pair_at(bytes + i)];
-        int64_t left = search->window - 2 - i;
-        if (left < *shift)
-            *shift = (uint8_t)left;
+    uint32_t key;
+    memcpy(&key, bytes, sizeof key);
+    return key * UINT32_C(2654435761) >> 20;
+}
+
+static int64_t window_of(const bl_search_plain *search, int number)
+{
+    return bl_min_i64(search->literals.n_bytes[number], window);
+}
+
+/* A window shorter than the others asks nothing of the places in front of it. */
+static void add_to_bucket(bl_search_plain *search, int number, int bucket)
+{
+    uint32_t bit = UINT32_C(1) << bucket;
+    int64_t n_own = window_of(search, number) - 1;
+    for (int place = 0; place < n_places; place++) {
+        uint32_t mask = ~(bit << 8 * place);
+        if (place < n_places - n_own)
+            for (int pair = 0; pair < n_pairs; pair++)
+                search->words[pair] &= mask;
+        else
+            search->words[pair_at(search->literals.list[number] + place - (n_places - n_own))] &= mask;
     }
-    uint16_t *first = &search->first[pair_at(bytes + search->window - 2)];
+}
+
+static void add_to_chain(bl_search_plain *search, int number)
+{
+    int64_t n = window_of(search, number);
+    const char *end = search->literals.list[number] + n;
+    uint16_t *first = n < key_bytes ? &search->first_short[pair_at(end - 2)] : &search->first[key_at(end - key_bytes)];
     search->next[number] = *first;
     *first = (uint16_t)(number + 1);
+}
+
+typedef struct entry {
+    const char *bytes;
+    int number;
+} entry;
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(((const entry *)a)->bytes, ((const entry *)b)->bytes);
+}
+
+/* Short windows have a bucket of their own, which wakes often; the others are dealt in order, so that those of a bucket
+ * begin alike. */
+static bool deal(bl_search_plain *search)
+{
+    int n = search->literals.n, n_long = 0;
+    entry *sorted = bl_alloc(n, sizeof *sorted);
+    if (sorted == NULL)
+        return false;
+    for (int i = 0; i < n; i++) {
+        if (window_of(search, i) < window)
+            add_to_bucket(search, i, 0);
+        else
+            sorted[n_long++] = (entry){search->literals.list[i], i};
+        add_to_chain(search, i);
+    }
+    qsort(sorted, (size_t)n_long, sizeof *sorted, compare);
+    for (int i = 0; i < n_long; i++)
+        add_to_bucket(search, sorted[i].number, 1 + i * (n_buckets - 1) / n_long);
+    bl_free(sorted);
+    return true;
 }
 
 bl_search_plain *bl_search_plain_new(const bl_literals *literals)
@@ -39,15 +97,12 @@ bl_search_plain *bl_search_plain_new(const bl_literals *literals)
     if (search == NULL)
         return NULL;
     search->literals = *literals;
-    search->window = bl_min_i64(literals->shortest, 200);
+    memset(search->words, 0xff, sizeof search->words);
     search->next = bl_alloc(literals->n, sizeof *search->next);
-    if (search->next == NULL) {
+    if (search->next == NULL || !deal(search)) {
         bl_search_plain_free(search);
         return NULL;
     }
-    memset(search->shift, (int)search->window - 1, sizeof search->shift);
-    for (int i = 0; i < literals->n; i++)
-        add(search, i);
     return search;
 }
 
@@ -59,28 +114,41 @@ void bl_search_plain_free(bl_search_plain *search)
     bl_free(search);
 }
 
-static void try_literals(const bl_search_plain *search, const char *bytes, int64_t start, int64_t n_bytes, int number,
-                         bl_search_hit hit, void *state)
+typedef struct text {
+    const char *bytes;
+    int64_t n_bytes;
+    bl_search_hit hit;
+    void *state;
+} text;
+
+/* The literals of a chain whose window ends in front of byte `end`. */
+static void try_chain(const bl_search_plain *search, const text *t, int64_t end, unsigned first)
 {
-    for (; number != 0; number = search->next[number - 1]) {
-        int64_t n = search->literals.n_bytes[number - 1];
-        if (n <= n_bytes - start && memcmp(bytes + start, search->literals.list[number - 1], (size_t)n) == 0)
-            hit(state, number - 1, start + n);
+    for (unsigned i = first; i != 0; i = search->next[i - 1]) {
+        int number = (int)i - 1;
+        int64_t n = search->literals.n_bytes[number], start = end - window_of(search, number);
+        if (start >= 0 && n <= t->n_bytes - start &&
+            memcmp(t->bytes + start, search->literals.list[number], (size_t)n) == 0)
+            t->hit(t->state, number, start + n);
     }
+}
+
+static void wake(const bl_search_plain *search, const text *t, int64_t end)
+{
+    try_chain(search, t, end, search->first_short[pair_at(t->bytes + end - 2)]);
+    if (end >= key_bytes)
+        try_chain(search, t, end, search->first[key_at(t->bytes + end - key_bytes)]);
 }
 
 void bl_search_plain_run(const bl_search_plain *search, const char *bytes, int64_t n_bytes, bl_search_hit hit,
                          void *state)
 {
-    int64_t last = search->window - 2; /* place in the window of its last pair */
-    for (int64_t at = last; at + 2 <= n_bytes;) {
-        unsigned pair = pair_at(bytes + at);
-        if (search->shift[pair] != 0) {
-            at += search->shift[pair];
-            continue;
-        }
-        try_literals(search, bytes, at - last, n_bytes, search->first[pair], hit, state);
-        at++;
+    text t = {bytes, n_bytes, hit, state};
+    uint32_t seen = 0;
+    for (int64_t i = 0; i + 1 < n_bytes; i++) {
+        seen = seen << 8 | search->words[pair_at(bytes + i)];
+        if (seen < UINT32_C(0xff000000))
+            wake(search, &t, i + 2);
     }
 }
 
