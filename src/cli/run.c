@@ -228,8 +228,7 @@ static belay_code attempt(bl_run *run, bool *go_on, bl_error *error)
     const bl_supervise_facts *facts = bl_supervise_facts_get(supervise);
     if (!run->locating)
         run->status = bl_supervise_status(supervise);
-    if (run->status == 0 && facts->stop_signal != 0 && facts->first_failed < 0)
-        run->status = 0;
+    run->was_stopped = facts->stop_signal != 0;
     *go_on = facts->first_failed >= 0 && facts->stop_signal == 0;
     run->in_memory_fault = *go_on && bl_run_is_memory_fault(supervise);
     if (run->locating && facts->first_failed < 0 && facts->stop_signal == 0)

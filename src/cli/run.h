@@ -30,6 +30,7 @@ typedef struct bl_run {
     bool locating, located; /* this attempt locates; one did */
     bool in_memory_fault;   /* the attempt before ended on one */
     int status;
+    bool was_stopped; /* by a signal to us: then nothing is to be explained */
     const char *set[BL_RUN_SET]; /* "NAME=value" of this attempt */
     bl_text set_text[BL_RUN_SET];
     int n_set;
@@ -66,7 +67,7 @@ void bl_run_say(const char *format, ...) BL_PRINTF(1, 2);
 void bl_run_tell(void *state, const bl_supervise *supervise, const bl_supervise_event *event);
 /* How the attempt ended, when there is something to say. */
 void bl_run_say_end(bl_run *run, const bl_supervise *supervise);
-/* The verdict over the folder of evidence. */
+/* Where the evidence is, and the verdict over it. */
 void bl_run_explain(bl_run *run);
 /* "SIGSEGV", "exit status 3". */
 const char *bl_run_end_name(const bl_rank_facts *rank, char buffer[64]);

@@ -103,6 +103,19 @@ static belay_code judge(const bl_supervise *supervise, bl_error *error)
     return BELAY_PLACE_ABSENT;
 }
 
+/* The planted bug's report is no evidence about the program. */
+static void remove_proof(const char *folder)
+{
+    static const char *const names[] = {"program.stdout.log", "program.stderr.log", "kernel.log"};
+    for (int i = 0; i < BL_COUNT(names); i++) {
+        char *path = bl_file_join(folder, names[i]);
+        if (path != NULL)
+            (void)unlink(path);
+        bl_free(path);
+    }
+    (void)rmdir(folder);
+}
+
 static belay_code run_proof(bl_run *run, char *const *argv, bl_error *error)
 {
     bl_supervise *supervise = NULL;
@@ -123,6 +136,8 @@ static belay_code run_proof(bl_run *run, char *const *argv, bl_error *error)
     if (code == BELAY_OK)
         code = judge(supervise, error);
     bl_supervise_close(supervise);
+    if (code == BELAY_OK)
+        remove_proof(folder);
     if (nothing >= 0)
         close(nothing);
     bl_free(folder);

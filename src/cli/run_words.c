@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "cli/run.h"
 #include "proc/child.h"
+#include "triage/tell.h"
 
 void bl_run_say(const char *format, ...)
 {
@@ -274,7 +275,24 @@ void bl_run_say_end(bl_run *run, const bl_supervise *s)
 
 void bl_run_explain(bl_run *run)
 {
-    bl_run_say("    evidence: %s\n", run->folder);
-    if (bl_cli_command("explain") != NULL)
-        bl_run_say("    try: belay explain %s\n", run->folder);
+    const char *folder = run->folder;
+    bl_explain *explain = NULL;
+    bl_error error = {0};
+    bl_text words = {0};
+    bl_run_say("    evidence: %s\n", folder);
+    if (run->was_stopped)
+        return;
+    if (bl_explain_run(&(bl_explain_options){.paths = &folder, .n_paths = 1}, &explain, &error) != BELAY_OK) {
+        bl_cli_tell(run->cli, &error);
+        return;
+    }
+    bl_tell_text(explain, &words);
+    bl_run_say("\n%s", bl_text_get(&words));
+    json_t *verdicts = run->cli->json ? json_object() : NULL;
+    if (words.failed || (verdicts != NULL && !bl_tell_json(explain, verdicts)))
+        run->cli->lacks_memory = true;
+    if (verdicts != NULL)
+        bl_cli_put(run->cli, run->cli->document, "explained", verdicts);
+    bl_text_fini(&words);
+    bl_explain_free(explain);
 }

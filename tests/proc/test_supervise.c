@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/memory.h"
 #include "proc/child.h"
 #include "proc/reap.h"
 #include "proc/supervise.h"
@@ -594,6 +594,35 @@ static void folder_that_is_not_there_is_an_error_by_name(void **state)
     assert_string_equal(error.what, "cannot write '/nowhere/program.stdout.log': No such file or directory");
 }
 
+/* Every allocation of a run fails once: the run is as ever, or a named error, and nothing is left of it. */
+static void want_of_memory_is_named_and_leaves_nothing(void **state)
+{
+    (void)state;
+    char script[] = "echo said; (setsid sleep 1000 &); exit 3";
+    char *argv[] = {sh, dash_c, script, NULL};
+    bl_supervise_options o = options(2);
+    bool reached = true;
+    o.argv = argv;
+    o.grace = 0;
+    o.quiet = 1000 * SECOND;
+    for (int64_t n = 0; reached; n++) {
+        bl_error error = {0};
+        bl_supervise_close(run);
+        run = NULL;
+        bl_memory_fail_at(n);
+        belay_code code = bl_supervise_run(&o, &run, &error);
+        reached = bl_memory_failed();
+        bl_memory_fail_at(-1);
+        if (code == BELAY_OK)
+            assert_int_equal(bl_supervise_status(run), 3);
+        else
+            assert_int_equal(code, BELAY_MEM_EXHAUSTED);
+        assert_true(code == BELAY_OK || (reached && run == NULL));
+        assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+        assert_true(n < 2000);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, finish)
@@ -626,6 +655,7 @@ int main(void)
         TEST(reader_that_goes_away_is_told_to_a_single_program),
         TEST(program_that_is_not_there_leaves_nothing),
         TEST(folder_that_is_not_there_is_an_error_by_name),
+        TEST(want_of_memory_is_named_and_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
