@@ -13,6 +13,10 @@ struct bl_explain {
     bl_sources sources;
     bl_case c;
     bl_findings findings;
+    bl_collectives collectives;
+    bl_rank_failures failures;
+    bl_questions questions;
+    bool has_questions;
     bl_history *history;
     bl_text notes; /* one a line */
 };
@@ -49,6 +53,16 @@ static belay_code read_all(bl_explain *e, bl_error *error)
     return BELAY_OK;
 }
 
+/* What the report shows beside the verdicts where there are several ranks. */
+static bool compare_ranks(bl_explain *e)
+{
+    e->has_questions = bl_questions_matter(&e->c);
+    if (e->has_questions)
+        bl_questions_answer(&e->c, &e->questions);
+    bool has_failures = bl_rank_failures_init(&e->c, &e->failures);
+    return bl_collectives_init(&e->c, &e->collectives) && has_failures;
+}
+
 static belay_code conclude(bl_explain *e, bl_error *error)
 {
     bl_events_seal(e->reader.events);
@@ -62,7 +76,7 @@ static belay_code conclude(bl_explain *e, bl_error *error)
     bl_derive_sessions(&e->c);
     bl_derive_machine(&e->c);
     bl_derive_ranks(&e->c);
-    if (bl_events_lack_memory(e->reader.events))
+    if (!compare_ranks(e) || bl_events_lack_memory(e->reader.events))
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to judge what was found in the logs");
     bl_variables_note(&e->c, &e->notes);
     return bl_findings_reach(&e->c, &e->findings, error);
@@ -119,6 +133,8 @@ void bl_explain_free(bl_explain *e)
     bl_log_reader_fini(&e->reader);
     bl_sources_fini(&e->sources);
     bl_history_close(e->history);
+    bl_collectives_fini(&e->collectives);
+    bl_rank_failures_fini(&e->failures);
     bl_text_fini(&e->notes);
     bl_free(e);
 }
@@ -126,5 +142,11 @@ void bl_explain_free(bl_explain *e)
 const bl_findings *bl_explain_findings(const bl_explain *e) { return &e->findings; }
 
 const bl_case *bl_explain_case(const bl_explain *e) { return &e->c; }
+
+const bl_collectives *bl_explain_collectives(const bl_explain *e) { return &e->collectives; }
+
+const bl_rank_failures *bl_explain_failures(const bl_explain *e) { return &e->failures; }
+
+const bl_questions *bl_explain_questions(const bl_explain *e) { return e->has_questions ? &e->questions : NULL; }
 
 const char *bl_explain_notes(const bl_explain *e) { return bl_text_get(&e->notes); }

@@ -5,7 +5,10 @@
 #ifndef BL_TRIAGE_EXPLAIN_H
 #define BL_TRIAGE_EXPLAIN_H
 
+#include "triage/collectives.h"
 #include "triage/findings.h"
+#include "triage/questions.h"
+#include "triage/rank_failures.h"
 
 typedef struct bl_explain bl_explain;
 
@@ -22,6 +25,11 @@ void bl_explain_free(bl_explain *explain);
 
 const bl_findings *bl_explain_findings(const bl_explain *explain);
 const bl_case *bl_explain_case(const bl_explain *explain);
+/* The last collective of each rank; the first failure of each rank; whether it is special to data parallel. */
+const bl_collectives *bl_explain_collectives(const bl_explain *explain);
+const bl_rank_failures *bl_explain_failures(const bl_explain *explain);
+/* NULL where the logs show one rank alone, so that the questions have no sense. */
+const bl_questions *bl_explain_questions(const bl_explain *explain);
 /* Notes about the inputs, one a line; "" for none. */
 const char *bl_explain_notes(const bl_explain *explain);
 

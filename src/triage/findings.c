@@ -265,12 +265,14 @@ static const char *echo_why(bl_signal signal)
     return "it came after the first fault";
 }
 
-static bool is_evidence(const bl_findings *findings, bl_signal signal)
+static bool is_evidence(const bl_findings *findings, const bl_event *event)
 {
     for (int v = 0; v < findings->n_verdicts; v++)
-        for (int i = 0; i < findings->verdicts[v].n_evidence; i++)
-            if (findings->verdicts[v].evidence[i]->signal == signal)
+        for (int i = 0; i < findings->verdicts[v].n_evidence; i++) {
+            const bl_event *line = findings->verdicts[v].evidence[i];
+            if (line->signal == event->signal || (line->file == event->file && line->line == event->line))
                 return true;
+        }
     return false;
 }
 
@@ -279,7 +281,9 @@ static void list_echoes(const bl_events *events, bl_findings *out)
     for (int s = 0; s < BL_N_SIGNALS && out->n_verdicts > 0 && out->n_echoes < BL_ECHOES_MOST; s++) {
         const bl_event *first = bl_events_first(events, (bl_signal)s);
         bool is_failure = bl_signals[s].role == BL_ROLE_FAULT || bl_signals[s].role == BL_ROLE_ECHO;
-        if (first == NULL || !is_failure || is_evidence(out, (bl_signal)s))
+        while (is_failure && first != NULL && is_evidence(out, first))
+            first = first->next;
+        if (first == NULL || !is_failure)
             continue;
         out->echoes[out->n_echoes++] =
             (bl_echo){.event = first, .count = bl_events_count(events, (bl_signal)s), .why = echo_why((bl_signal)s)};

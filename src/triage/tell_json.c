@@ -190,9 +190,52 @@ static bool put_files(const bl_explain *explain, json_t *into)
     return ok;
 }
 
+/* ---- ranks ---------------------------------------------------------------------------------------------------------- */
+
+static json_t *number_or_null(int64_t number) { return number < 0 ? json_null() : json_integer(number); }
+
+static bool put_collectives(const bl_explain *explain, json_t *into)
+{
+    const bl_collectives *all = bl_explain_collectives(explain);
+    json_t *list = json_array();
+    bool ok = json_object_set_new(into, "collectives", list) == 0;
+    for (int i = 0; ok && i < all->n; i++) {
+        const bl_collective *row = &all->rows[i];
+        ok = append(list, json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "rank", row->rank, "group",
+                                    bl_json_text(row->group), "seqnum", number_or_null(row->seqnum), "optype",
+                                    bl_json_text(row->optype), "numel", number_or_null(row->numel), "shape",
+                                    bl_json_text(row->shape), "last_enqueued", number_or_null(row->last_enqueued),
+                                    "last_completed", number_or_null(row->last_completed), "is_apart", row->is_apart));
+    }
+    return ok;
+}
+
+static bool put_failures(const bl_explain *explain, json_t *into)
+{
+    const bl_rank_failures *failures = bl_explain_failures(explain);
+    json_t *list = json_array();
+    bool ok = json_object_set_new(into, "first_failures", list) == 0;
+    for (int i = 0; ok && i < failures->n; i++)
+        ok = append(list, line_of(explain, failures->list[i].event));
+    return ok;
+}
+
+static bool put_questions(const bl_explain *explain, json_t *into)
+{
+    const bl_questions *questions = bl_explain_questions(explain);
+    json_t *list = json_array();
+    bool ok = json_object_set_new(into, "questions", list) == 0;
+    for (int q = 0; ok && questions != NULL && q < BL_N_QUESTIONS; q++)
+        ok = append(list, json_pack("{s:s, s:s, s:s}", "question", bl_question_describe((bl_question)q), "answer",
+                                    bl_answer_describe((bl_question)q, questions->list[q].answer), "because",
+                                    questions->list[q].because));
+    return ok;
+}
+
 bool bl_tell_json(const bl_explain *explain, json_t *into)
 {
     bl_json_init();
-    return put_verdicts(explain, into) && put_files(explain, into) &&
+    return put_verdicts(explain, into) && put_failures(explain, into) && put_collectives(explain, into) &&
+           put_questions(explain, into) && put_files(explain, into) &&
            json_object_set_new(into, "notes", steps_of(bl_explain_notes(explain))) == 0;
 }
