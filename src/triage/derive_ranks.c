@@ -215,10 +215,15 @@ static void derive_meeting(bl_case *c, const bl_collectives *t, const bl_rank_fa
         derive_difference(c, t, g);
         return;
     }
+    if (t->rows[g->first].event->signal == BL_SIGNAL_fingerprint_differs) { /* old versions print one side */
+        tell_table(c, derive(c, BL_SIGNAL_ranks_print_sizes, t->rows[g->first].event, -1), t, g);
+        return;
+    }
     if (f->n > 0)
         return; /* they wait for the one that failed */
     if (is_unbound(c, &t->rows[g->first])) {
         tell_table(c, derive(c, BL_SIGNAL_ranks_unbound, t->rows[g->first].event, -1), t, g);
+        derive(c, BL_SIGNAL_ranks_other_side, bl_events_first(c->events, BL_SIGNAL_binding_unknown), -1);
         return;
     }
     derive_agreement(c, t, g);

@@ -116,19 +116,40 @@ static void derive_environment(bl_case *c)
     }
 }
 
-/* Whoever notices first that sizes differ is not the one to blame: a copy without a rank. */
-static void derive_wire_sizes(bl_case *c)
+/* Whoever notices something is not the one to blame: these become events of no rank, or of the one that they name. */
+typedef struct noticed_row {
+    bl_signal noticed, derived;
+    const char *blamed; /* fact that names one rank, or several; NULL */
+} noticed_row;
+
+static const noticed_row noticed_rows[] = {
+    {BL_SIGNAL_wiresize_nccl, BL_SIGNAL_ranks_wire_sizes, NULL},
+    {BL_SIGNAL_wiresize_mpi, BL_SIGNAL_ranks_wire_sizes, NULL},
+    {BL_SIGNAL_wiresize_gloo, BL_SIGNAL_ranks_slot_sizes, NULL},
+    {BL_SIGNAL_named_horovod, BL_SIGNAL_ranks_named_sizes, NULL},
+    {BL_SIGNAL_named_deepspeed, BL_SIGNAL_ranks_disagree, NULL},
+    {BL_SIGNAL_structure_count, BL_SIGNAL_ranks_structure, NULL},
+    {BL_SIGNAL_structure_sizes, BL_SIGNAL_ranks_structure, NULL},
+    {BL_SIGNAL_fingerprint_other, BL_SIGNAL_ranks_print_refused, NULL},
+    {BL_SIGNAL_barrier_failed, BL_SIGNAL_ranks_missed_barrier, "missing_ranks"},
+    {BL_SIGNAL_peer_unhealthy, BL_SIGNAL_ranks_lost_task, "dead_task"},
+    {BL_SIGNAL_collective_stall, BL_SIGNAL_ranks_stalled, "missing_ranks"},
+    {BL_SIGNAL_desync_report, BL_SIGNAL_ranks_recorded, NULL},
+    {BL_SIGNAL_desync_missing, BL_SIGNAL_ranks_recorded, NULL},
+    {BL_SIGNAL_desync_culprit, BL_SIGNAL_ranks_recorded, "culprit_rank"},
+    {BL_SIGNAL_desync_joined, BL_SIGNAL_ranks_recorded_lag, "lagging_ranks"},
+    {BL_SIGNAL_desync_missing_list, BL_SIGNAL_ranks_recorded_lag, "missing_ranks"},
+};
+
+static void derive_noticed(bl_case *c)
 {
-    static const bl_signal noticed[] = {BL_SIGNAL_wiresize_nccl, BL_SIGNAL_wiresize_mpi, BL_SIGNAL_wiresize_gloo};
-    static const bl_signal derived[] = {BL_SIGNAL_ranks_wire_sizes, BL_SIGNAL_ranks_wire_sizes,
-                                        BL_SIGNAL_ranks_slot_sizes};
-    for (int i = 0; i < 3; i++) {
-        const bl_event *first = bl_events_first(c->events, noticed[i]);
-        bl_event *event = first == NULL ? NULL : bl_events_derive(c->events, derived[i], first);
+    for (int i = 0; i < BL_COUNT(noticed_rows); i++) {
+        const noticed_row *row = &noticed_rows[i];
+        const bl_event *first = bl_events_first(c->events, row->noticed);
+        bool is_there = bl_events_first(c->events, row->derived) != NULL;
+        bl_event *event = first == NULL || is_there ? NULL : bl_events_derive(c->events, row->derived, first);
         if (event != NULL)
-            event->rank = -1;
-        if (first != NULL)
-            return;
+            event->rank = row->blamed == NULL ? -1 : small_number(first, row->blamed); /* several: no number */
     }
 }
 
@@ -403,7 +424,7 @@ static void derive_hang(bl_case *c)
 
 void bl_derive_rank_messages(bl_case *c)
 {
-    derive_wire_sizes(c);
+    derive_noticed(c);
     derive_environment(c);
     derive_chain(c);
     derive_shared_gpu(c);
