@@ -87,7 +87,8 @@ static void judge_shapes(bl_case *c, bl_signal signal)
 /* "ids >= r fail" beside a table [rows, width] with r the first row whose offset passes 2^31. */
 static void judge_bad_rows(bl_case *c)
 {
-    for (const bl_event *bad = bl_events_first(c->events, BL_SIGNAL_number_first_bad_row); bad != NULL; bad = bad->next) {
+    for (const bl_event *bad = bl_events_first(c->events, BL_SIGNAL_number_first_bad_row); bad != NULL;
+         bad = bad->next) {
         int64_t row, end;
         if (!bl_event_number(bad, "row", &row))
             continue;
@@ -96,9 +97,8 @@ static void judge_bad_rows(bl_case *c)
             for (const bl_event *event = bl_events_first(c->events, signal); event != NULL; event = event->next) {
                 bl_text_shape shape;
                 for (int64_t at = 0; bl_text_shape_next(event->text, (int64_t)strlen(event->text), &at, &shape);)
-                    if (shape.n_dims == 2 && row < shape.dims[0] &&
-                        bl_checked_mul(row + 1, shape.dims[1], &end) && end > INT32_LIMIT &&
-                        end - 2 * shape.dims[1] <= INT32_LIMIT)
+                    if (shape.n_dims == 2 && row < shape.dims[0] && bl_checked_mul(row + 1, shape.dims[1], &end) &&
+                        end > INT32_LIMIT && end - 2 * shape.dims[1] <= INT32_LIMIT)
                         derive_size(c, BL_SIGNAL_number_row_crosses, bad, &shape, 0);
             }
         }
@@ -245,13 +245,79 @@ static void judge_scale(bl_case *c)
                      (long long)bl_events_count(c->events, BL_SIGNAL_amp_overflow));
 }
 
+/* Megatron's lines count the skipped iterations: those that skip all the way to the end, of several lines, with a scale
+ * that is used up, are no warm-up. */
+static void judge_skipped(bl_case *c)
+{
+    enum { FEW = 4 };
+    const bl_event *first = NULL, *last = NULL;
+    int n = 0;
+    for (const bl_event *event = bl_events_first(c->events, BL_SIGNAL_ampcount_skipped); event != NULL;
+         event = event->next) {
+        int64_t skipped = 0;
+        bool skips = bl_event_number(event, "skipped", &skipped) && skipped > 0;
+        first = !skips ? NULL : first == NULL ? event : first;
+        n = skips ? n + 1 : 0;
+        last = event;
+    }
+    double scale = 0;
+    if (first == NULL || n < FEW || !scale_of(last, &scale) || scale > 1.0)
+        return;
+    bl_event *event = bl_events_derive(c->events, BL_SIGNAL_amp_collapse, first);
+    bl_event_fact_of(c->events, event, "final_scale", -1, "%s", bl_event_get(last, "scale"));
+}
+
+/* ---- allocations that were tried again ---------------------------------------------------------------------------------- */
+
+static bool is_retried(const bl_case *c, const bl_event *failed)
+{
+    enum { NEAR = 3 };
+    for (const bl_event *event = bl_events_first(c->events, BL_SIGNAL_retry_smaller); event != NULL;
+         event = event->next)
+        if (event->file == failed->file && llabs(event->line - failed->line) <= NEAR)
+            return true;
+    return false;
+}
+
+/* A search for the largest batch runs out of memory by design: then steps or the end of the run follow. */
+static void judge_recovery(bl_case *c)
+{
+    enum { STEPS = 2 };
+    const bl_event *last = bl_events_first(c->events, BL_SIGNAL_error_2);
+    int n_after = 0;
+    if (last == NULL || bl_events_first(c->events, BL_SIGNAL_host_memory) != NULL)
+        return;
+    for (const bl_event *event = last; event != NULL; last = event, event = event->next)
+        if (!is_retried(c, event))
+            return;
+    static const bl_signal goes_on[] = {BL_SIGNAL_progress_seen, BL_SIGNAL_finished_exit};
+    for (size_t i = 0; i < BL_COUNT(goes_on); i++)
+        for (const bl_event *event = bl_events_first(c->events, goes_on[i]); event != NULL; event = event->next)
+            n_after += event->file == last->file && event->line > last->line;
+    if (n_after >= STEPS)
+        (void)bl_events_derive(c->events, BL_SIGNAL_memory_recovered, last);
+}
+
+/* A card that nvidia-smi shows as full leaves no room for a handle. */
+static void judge_full_cards(bl_case *c)
+{
+    for (const bl_event *event = bl_events_first(c->events, BL_SIGNAL_smimemory_used); event != NULL;
+         event = event->next) {
+        int64_t used = 0, total = 0;
+        if (bl_event_number(event, "used", &used) && bl_event_number(event, "total", &total) && total > 0 &&
+            total - used < 512)
+            (void)bl_events_derive(c->events, BL_SIGNAL_machine_memory_low, event);
+    }
+}
+
 /* ---- one failure after the other ------------------------------------------------------------------------------------- */
 
 /* The number behind "req=", "Trial 12", "request 5", -1 for none. */
 static int64_t unit_of(const char *text)
 {
-    static const char *const words[] = {"req=", "req ", "request ", "request=", "Trial ", "trial ", "job ", "task ",
-                                        "query ", "prompt ", "sample ", "run ", "request #"};
+    static const char *const words[] = {"req=",      "req ",  "request ", "request=", "Trial ",  "trial ",
+                                        "job ",      "task ", "query ",   "prompt ",  "sample ", "run ",
+                                        "request #", "cell ", "frame ",   "image ",   "file ",   "batch "};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         const char *at = strstr(text, words[i]);
         if (at != NULL && isdigit((unsigned char)at[strlen(words[i])]))
@@ -282,14 +348,31 @@ static void judge_poison(bl_case *c, bl_signal signal)
         bl_event_fact_of(c->events, event, "hours", -1, "%.1f", (double)(last->time - first->time) / 3.6e9);
 }
 
+/* The line behind a traceback, of the same rank, is its exception, whatever it is called. */
+static void name_exceptions(bl_case *c)
+{
+    enum { NEAR = 8 };
+    static const bl_signal frames[] = {BL_SIGNAL_trace_user, BL_SIGNAL_trace_library};
+    for (const bl_event *event = bl_events_first(c->events, BL_SIGNAL_raisedname_seen); event != NULL;
+         event = event->next) {
+        bool is_behind = false;
+        for (size_t i = 0; i < BL_COUNT(frames); i++)
+            for (const bl_event *frame = bl_events_first(c->events, frames[i]); frame != NULL; frame = frame->next)
+                is_behind = is_behind || (frame->file == event->file && frame->rank == event->rank &&
+                                          frame->line < event->line && event->line - frame->line <= NEAR);
+        if (is_behind)
+            (void)bl_events_derive(c->events, BL_SIGNAL_host_exception, event);
+    }
+}
+
 /* ---- places ------------------------------------------------------------------------------------------------------------ */
 
 static void place_of_traces(bl_case *c)
 {
     for (const bl_event *frame = bl_events_first(c->events, BL_SIGNAL_trace_user); frame != NULL; frame = frame->next) {
         const char *file = bl_event_get(frame, "file"), *line = bl_event_get(frame, "line");
-        bl_event *event = file == NULL || line == NULL ? NULL
-                                                       : bl_events_derive(c->events, BL_SIGNAL_progress_place, frame);
+        bl_event *event =
+            file == NULL || line == NULL ? NULL : bl_events_derive(c->events, BL_SIGNAL_progress_place, frame);
         if (event == NULL)
             continue;
         event->n_facts = 0;
@@ -306,8 +389,12 @@ void bl_derive_numbers(bl_case *c)
     judge_tokenizer(c);
     judge_nan(c);
     judge_scale(c);
+    judge_skipped(c);
+    judge_recovery(c);
+    judge_full_cards(c);
     judge_poison(c, BL_SIGNAL_error_700);
     judge_poison(c, BL_SIGNAL_error_710);
     judge_poison(c, BL_SIGNAL_error_719);
+    name_exceptions(c);
     place_of_traces(c);
 }

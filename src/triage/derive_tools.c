@@ -688,6 +688,34 @@ static void derive_stacks(const bl_case *c)
     bl_event_fact_of(c->events, event, "waiting_threads", -1, "%d", n_waiting);
 }
 
+/* The dump of a process that a line belongs to, by the line that begins it; 0 where dumps have no such lines. */
+static int64_t process_of(const bl_case *c, const bl_event *frame)
+{
+    int64_t begin = 0;
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_stackprocess_head); e != NULL; e = e->next)
+        if (is_same_stream(e, frame) && e->line <= frame->line && e->line > begin)
+            begin = e->line;
+    return begin;
+}
+
+/* Two threads of one process, each in a collective of another name. */
+static void derive_two_collectives(const bl_case *c)
+{
+    int looked = 0;
+    for (const bl_event *a = bl_events_first(c->events, BL_SIGNAL_stackcollective_frame);
+         a != NULL && looked < MOST_REPORTS; a = a->next, looked++) {
+        const bl_event *b = a->next, *head = head_of(c, a), *other = b != NULL ? head_of(c, b) : NULL;
+        if (head == NULL || other == NULL || head == other || !is_same_stream(a, b) ||
+            process_of(c, a) != process_of(c, b) ||
+            strcmp(bl_event_get(a, "collective"), bl_event_get(b, "collective")) == 0)
+            continue;
+        bl_event *event = derive(c, BL_SIGNAL_stack_collectives, a);
+        add_text(c, event, "collective", bl_event_get(a, "collective"));
+        add_text(c, event, "collective", bl_event_get(b, "collective"));
+        return;
+    }
+}
+
 /* ---- PyTorch's stream sanitizer ---------------------------------------------------------------------------------------------- */
 
 static void add_access(const bl_case *c, bl_event *to, const bl_event *access, int64_t end)
@@ -784,8 +812,21 @@ static void judge_signal(const bl_case *c, const bl_event *signal)
         add_text(c, event, "ucx_tls", bl_event_get(transports, "ucx_tls"));
 }
 
+/* One process reads the memory of its neighbour: an address of the device is none of the CPU's. */
+static void judge_neighbour_copy(const bl_case *c)
+{
+    const bl_event *copy = bl_events_first(c->events, BL_SIGNAL_mpisignal_cma);
+    bool is_sure = bl_events_first(c->events, BL_SIGNAL_mpiaware_no) != NULL ||
+                   bl_events_first(c->events, BL_SIGNAL_mpidevice_buffer) != NULL;
+    if (copy == NULL)
+        return;
+    bl_event *event = derive(c, is_sure ? BL_SIGNAL_mpicopy_unaware : BL_SIGNAL_mpicopy_seen, copy);
+    add_text(c, event, "length", bl_event_get(copy, "length"));
+}
+
 static void derive_mpi(const bl_case *c)
 {
+    judge_neighbour_copy(c);
     static const bl_signal signals[] = {BL_SIGNAL_mpisignal_openmpi, BL_SIGNAL_mpisignal_ucx,
                                         BL_SIGNAL_mpisignal_mvapich, BL_SIGNAL_mpisignal_gdb};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
@@ -835,6 +876,7 @@ void bl_derive_tools(bl_case *c)
     derive_sanitizer(c);
     derive_exceptions(c);
     derive_stacks(c);
+    derive_two_collectives(c);
     derive_races(c);
     derive_mpi(c);
     drop_raw_facts(c);

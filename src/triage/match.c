@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _GNU_SOURCE /* memmem */
+#define _GNU_SOURCE           /* memmem */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <string.h>
@@ -22,11 +22,14 @@ struct bl_matcher {
 
 /* Words before an error that say that it is only spoken of. */
 static const char hint_pattern[] =
-    "(?i)\\b(?:if (?:you|it|this|the \\w+) (?:see|sees|get|gets|hit|hits|encounter|encounters|fails?|raises?|happens)|"
+    "(?i)(?:\\b(?:prompt|output|completion|question|answer)['\"]?\\s*[:=]\\s*['\"].*|"
+    "\\b(?:if (?:you|it|this|the \\w+) (?:also |still |only |then "
+    ")?(?:see|sees|get|gets|hit|hits|encounter|encounters|fails?|raises?|happens)|"
     "expect(?:ed|s)?|e\\.g\\.|for example|for instance|hint|tip|such as|known (?:issue|problem|error)|troubleshoot\\w*|"
     "will get|you (?:may|might|will) (?:see|get)|in case of|may (?:raise|cause|result)|can (?:raise|cause|result)|"
-    "look(?:s|ing)? for|grep|raise|assert_?raises|pytest\\.raises|simulat(?:e|ed|ing)|inject(?:ed|ing)?|fixed|changelog|docs?:|"
-    "no )\\b";
+    "look(?:s|ing)? "
+    "for|grep|raise|assert_?raises|pytest\\.raises|simulat(?:e|ed|ing)|inject(?:ed|ing)?|fixed|changelog|docs?:|"
+    "no )\\b)";
 /* Ends of a line that say that all is well. */
 static const char outcome_pattern[] = "(?i)(?:\\.\\.\\. ?ok|\\bok|\\bPASSED|\\bpassed|\\[ +OK \\].*)\\s*$";
 
@@ -36,8 +39,8 @@ static belay_code compile(const char *pattern, const char *name, pcre2_code **ou
 {
     int number = 0;
     PCRE2_SIZE offset = 0;
-    *out = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_DUPNAMES | PCRE2_NEVER_UTF | PCRE2_MULTILINE, &number, &offset,
-                         NULL);
+    *out = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_DUPNAMES | PCRE2_NEVER_UTF | PCRE2_MULTILINE,
+                         &number, &offset, NULL);
     if (*out == NULL)
         return bl_error_set(error, BELAY_BUG_INVARIANT, "the pattern of signal %s does not compile at byte %zu", name,
                             offset);
@@ -120,12 +123,30 @@ static bool is_behind_mark(const char *text, size_t start)
     if (start == 0 || strchr("'\"`", text[start - 1]) == NULL)
         return false;
     size_t end = start - 1;
-    return !(end > 0 && text[end - 1] == '(' && end > 1 && strchr("rn", text[end - 2]) != NULL); /* Error(, Exception( */
+    return !(end > 0 && text[end - 1] == '(' && end > 1 &&
+             strchr("rn", text[end - 2]) != NULL); /* Error(, Exception( */
+}
+
+/* The error stands inside of "..." that is part of a sentence: no value of a key (error: "...", msg="..."). */
+static bool is_in_quotes(const char *text, size_t start)
+{
+    size_t open = 0, n_marks = 0;
+    for (size_t i = 0; i < start; i++)
+        if (text[i] == '"') {
+            open = i;
+            n_marks++;
+        }
+    if (n_marks % 2 == 0 || open == 0 || text[open - 1] != ' ')
+        return false;
+    while (open > 0 && text[open - 1] == ' ')
+        open--;
+    return open > 0 && strchr(":=,[{", text[open - 1]) == NULL;
 }
 
 static bool is_spoken_of(bl_matcher *matcher, const bl_line *line, size_t n, size_t start)
 {
-    return is_behind_mark(line->text, start) || matches(matcher, matcher->hint, matcher->check, line->text, start) ||
+    return is_behind_mark(line->text, start) || is_in_quotes(line->text, start) ||
+           matches(matcher, matcher->hint, matcher->check, line->text, start) ||
            matches(matcher, matcher->outcome, matcher->check, line->text, n);
 }
 
@@ -157,7 +178,7 @@ static void try_row(bl_matcher *matcher, int row, const bl_line *line, const bl_
     if (!matches(matcher, matcher->code[row], matcher->data, line->text, n))
         return;
     group_done[matcher->group[row]] = true;
-    if (is_failure && is_spoken_of(matcher, line, n, pcre2_get_startchar(matcher->data)))
+    if (is_failure && is_spoken_of(matcher, line, n, pcre2_get_ovector_pointer(matcher->data)[0]))
         return;
     bl_event *event = bl_events_add(events, (bl_signal)row, line, place->time, place->segment);
     if (event != NULL)
