@@ -426,6 +426,8 @@ void bl_derive_ranks(bl_case *c)
         else if (!f.has_unranked)
             derive_unseen_death(c, &f, &t);
         bl_derive_rank_messages(c);
+    } else {
+        bl_events_note_no_memory(c->events);
     }
     bl_rank_failures_fini(&f);
     bl_collectives_fini(&t);

@@ -136,9 +136,9 @@ static bucket *bucket_of(bl_events *events, int signal, int file, int rank)
 
 /* ---- adding ------------------------------------------------------------------------------------------------------- */
 
-static bl_event *new_event(bl_events *events)
+static bl_event *new_event(bl_events *events, int64_t most)
 {
-    if (events->n_events >= BL_EVENTS_MOST ||
+    if (events->n_events >= most ||
         !bl_grow(&events->event, &events->events_capacity, events->n_events + 1, sizeof(bl_event *)))
         return NULL;
     bl_event *event = bl_alloc(1, sizeof(bl_event));
@@ -156,7 +156,7 @@ bl_event *bl_events_add(bl_events *events, bl_signal signal, const bl_line *line
     }
     events->count[signal]++;
     b->n_seen++;
-    bl_event *event = b->n_seen <= BL_EVENTS_KEPT ? new_event(events) : b->last;
+    bl_event *event = b->n_seen <= BL_EVENTS_KEPT ? new_event(events, BL_EVENTS_MOST) : b->last;
     if (event == NULL) {
         events->lacks_memory = events->lacks_memory || events->n_events < BL_EVENTS_MOST;
         return NULL;
@@ -188,9 +188,11 @@ static void link_in(bl_events *events, bl_event *event)
 
 bl_event *bl_events_derive(bl_events *events, bl_signal signal, const bl_event *base)
 {
-    bl_event *event = new_event(events);
+    /* What follows from many lines still has room when the lines took all of theirs. */
+    const int64_t most = BL_EVENTS_MOST + BL_EVENTS_MOST / 4;
+    bl_event *event = new_event(events, most);
     if (event == NULL) {
-        events->lacks_memory = true;
+        events->lacks_memory = events->lacks_memory || events->n_events < most;
         return NULL;
     }
     const bl_event nothing = {
@@ -250,6 +252,8 @@ const char *bl_events_text(bl_events *events, const char *text)
 }
 
 bool bl_events_lack_memory(const bl_events *events) { return events->lacks_memory; }
+
+void bl_events_note_no_memory(bl_events *events) { events->lacks_memory = true; }
 
 /* ---- order --------------------------------------------------------------------------------------------------------- */
 

@@ -59,6 +59,8 @@ void bl_event_fact_of(bl_events *events, bl_event *event, const char *name, int 
 /* Keeps a text as long as the events; "" where there is no room. */
 const char *bl_events_text(bl_events *events, const char *text);
 bool bl_events_lack_memory(const bl_events *events);
+/* For who looks at the events and has no memory to do so. */
+void bl_events_note_no_memory(bl_events *events);
 
 /* Process `pid` was this rank: its events that had none get it.  Before sealing. */
 void bl_events_name_pid(bl_events *events, int64_t pid, int rank);

@@ -110,6 +110,8 @@ static void derive_environment(bl_case *c)
         bl_event *event = derive(c, BL_SIGNAL_ranks_env_differs, setting, -1);
         bl_text_format(&words, "%s=%s", variable, value);
         write_ranks(&words, &same);
+        if (words.failed)
+            bl_events_note_no_memory(c->events);
         bl_event_fact_of(c->events, event, "env_differs", -1, "%s", bl_text_get(&words));
         bl_text_fini(&words);
         return;
