@@ -18,7 +18,7 @@
 #include "file/path.h"
 
 /* The largest window that a Zstandard frame may ask for is that of the zstd program itself: 128 MiB. */
-enum { sniffed = 16, largest_window_log = 27 };
+enum { sniffed = 16, largest_window_log = 27, smallest_zstd_header = 5 };
 #ifdef BELAY_SMALL
 enum { packed_room = 32 };
 #else
@@ -41,7 +41,9 @@ struct bl_input {
     z_stream gzip;
     bool has_gzip;
     ZSTD_DStream *zstd;
-    bool is_in_frame; /* between the first and the last byte of a member or frame */
+    int64_t zstd_wants;   /* bytes of input that its next call should get */
+    bool has_zstd_output; /* it may hold output that had no room */
+    bool is_in_frame;     /* between the first and the last byte of a member or frame */
     int64_t n_frames;
 
     /* UTF-16: which byte of a unit comes first, half a unit, half a pair, and bytes that had no room. */
@@ -204,28 +206,41 @@ static int64_t unpack_gzip(bl_input *input, char *into, int64_t capacity)
     return n;
 }
 
+static void finish_zstd_error(bl_input *input, size_t result)
+{
+    ZSTD_ErrorCode code = ZSTD_getErrorCode(result);
+    if (code == ZSTD_error_memory_allocation)
+        finish(input, no_memory_text);
+    else if (code == ZSTD_error_frameParameter_windowTooLarge)
+        finish(input,
+               "asks for a window of more than 128 MiB and was not read on; unpack it first (zstd -d --long=31)");
+    else
+        finish_broken(input, ZSTD_getErrorName(result));
+}
+
+/* A call that fails takes back what it had unpacked.  So each call gets no more than the library asks for, which is one
+ * block, and nothing while there is output that had no room. */
 static int64_t unpack_zstd(bl_input *input, char *into, int64_t capacity)
 {
     if (!input->is_in_frame && !is_frame_next(input))
         return 0;
     bool has_more = has_packed(input);
-    ZSTD_inBuffer in = {input->packed + input->begin, (size_t)(input->end - input->begin), 0};
+    int64_t wanted = input->is_in_frame ? input->zstd_wants : smallest_zstd_header;
+    int64_t n_in = input->has_zstd_output ? 0 : bl_min_i64(wanted, input->end - input->begin);
+    ZSTD_inBuffer in = {input->packed + input->begin, (size_t)n_in, 0};
     ZSTD_outBuffer out = {into, (size_t)capacity, 0};
     size_t result = ZSTD_decompressStream(input->zstd, &out, &in);
     input->begin += (int64_t)in.pos;
+    input->has_zstd_output = out.pos == out.size;
     input->is_in_frame = result != 0;
     input->n_frames += result == 0;
     if (ZSTD_isError(result)) {
-        if (ZSTD_getErrorCode(result) == ZSTD_error_memory_allocation)
-            finish(input, no_memory_text);
-        else if (ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge)
-            finish(input,
-                   "asks for a window of more than 128 MiB and was not read on; unpack it first (zstd -d --long=31)");
-        else
-            finish_broken(input, ZSTD_getErrorName(result));
-    } else if (!has_more && out.pos == 0 && result != 0) {
-        finish_cut(input);
+        finish_zstd_error(input, result);
+        return 0;
     }
+    input->zstd_wants = bl_max_i64(1, (int64_t)result);
+    if (!has_more && out.pos == 0 && result != 0)
+        finish_cut(input);
     return (int64_t)out.pos;
 }
 
