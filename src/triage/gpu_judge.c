@@ -83,8 +83,7 @@ static void gather(group *g)
                 g->incidents[g->n_incidents++] = &gpu->incidents[k];
         }
     }
-    if (g->n_incidents > 1)
-        qsort((void *)g->incidents, (size_t)g->n_incidents, sizeof *g->incidents, compare);
+    qsort((void *)g->incidents, (size_t)g->n_incidents, sizeof *g->incidents, compare);
 }
 
 static bool gather_all(judging *j)
@@ -92,7 +91,7 @@ static bool gather_all(judging *j)
     int64_t n = 0;
     for (int i = 0; i < j->fold->n_gpus; i++)
         n += j->fold->gpus[i].n_kept;
-    if (!bl_grow((void *)&j->fold->order, &j->fold->order_capacity, n, sizeof *j->fold->order))
+    if (!bl_grow((void *)&j->fold->order, &j->fold->order_capacity, n + 1, sizeof *j->fold->order))
         return false;
     const bl_gpu_incident **next = j->fold->order;
     for (int i = 0; i < j->n_groups; i++) {
