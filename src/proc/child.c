@@ -16,8 +16,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-extern char **environ;
-
 /* ---- which file ------------------------------------------------------------------------------------------------------ */
 
 static belay_code refuse(const char *name, int number, bl_error *error)

@@ -73,7 +73,7 @@ static void raise_n_files(bl_supervise *s)
     if (getrlimit(RLIMIT_NOFILE, &s->n_files) != 0)
         return;
     wanted = s->n_files;
-    rlim_t needed = (rlim_t)(5 * s->o.n_ranks + 64);
+    rlim_t needed = 5 * (rlim_t)s->o.n_ranks + 64;
     if (wanted.rlim_cur == RLIM_INFINITY || wanted.rlim_cur >= needed)
         return;
     wanted.rlim_cur = wanted.rlim_max == RLIM_INFINITY || wanted.rlim_max > needed ? needed : wanted.rlim_max;
