@@ -367,12 +367,23 @@ static void name_exceptions(bl_case *c)
 
 /* ---- places ------------------------------------------------------------------------------------------------------------ */
 
+/* Another frame of the same traceback follows. */
+static bool is_followed(const bl_event *frame)
+{
+    enum { LINES_BETWEEN = 24 };
+    for (const bl_event *next = frame->next; next != NULL; next = next->next)
+        if (next->file == frame->file && next->rank == frame->rank)
+            return next->line > frame->line && next->line - frame->line <= LINES_BETWEEN;
+    return false;
+}
+
 static void place_of_traces(bl_case *c)
 {
     for (const bl_event *frame = bl_events_first(c->events, BL_SIGNAL_trace_user); frame != NULL; frame = frame->next) {
         const char *file = bl_event_get(frame, "file"), *line = bl_event_get(frame, "line");
-        bl_event *event =
-            file == NULL || line == NULL ? NULL : bl_events_derive(c->events, BL_SIGNAL_progress_place, frame);
+        bl_event *event = file == NULL || line == NULL || is_followed(frame)
+                              ? NULL
+                              : bl_events_derive(c->events, BL_SIGNAL_progress_place, frame);
         if (event == NULL)
             continue;
         event->n_facts = 0;
