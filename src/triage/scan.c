@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two buffers take turns.  Each holds the rest of a line that its predecessor ended with, and the next block behind it:
+/* A chunk is a block of the input, and in front of it the rest of a line that the chunk before it ended with:
  *
- *   rest of a line | block ............................. last feed | rest of a line -> other buffer
+ *   rest of a line | block ............................. last feed | rest of a line -> next chunk
  *
  * The whole lines between are a region.  It is searched at once, but only when the chunk behind it is there too: then it
  * is known which of its lines are the last of all.  A rest that is longer than a block becomes a "long
@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "file/ahead.h"
 #include "triage/scan_cut.h"
 #include "triage/search.h"
 
@@ -36,7 +37,7 @@ struct bl_scan {
     int64_t longest;
     bl_search_hs *hs;
     bl_search_plain *plain;
-    char *buffers[2]; /* of two blocks and an anchor each */
+    bl_ahead *ahead;
     bl_cut *cut;
     bool *marked; /* anchors that hit the line at hand */
     int *hits;    /* the same as a list */
@@ -101,11 +102,10 @@ static belay_code fill(bl_scan *scan, const char *const *anchors, bool is_plain,
     scan->marked = bl_alloc(scan->n_anchors, sizeof *scan->marked);
     scan->hits = bl_alloc(scan->n_anchors, sizeof *scan->hits);
     scan->cut = bl_alloc(1, sizeof *scan->cut);
-    for (int i = 0; i < 2; i++)
-        scan->buffers[i] = bl_alloc(2 * block_bytes + bl_scan_anchor_max, 1);
+    scan->ahead = bl_ahead_new(block_bytes + bl_scan_anchor_max, block_bytes);
     bl_literals literals = {.n_bytes = scan->n_bytes, .n = scan->n_anchors};
     if (scan->list == NULL || scan->n_bytes == NULL || scan->marked == NULL || scan->hits == NULL ||
-        scan->cut == NULL || scan->buffers[0] == NULL || scan->buffers[1] == NULL)
+        scan->cut == NULL || scan->ahead == NULL)
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to search logs");
     TRY(copy_anchors(scan, anchors, &literals, error));
     literals.list = (const char *const *)scan->list;
@@ -159,8 +159,7 @@ void bl_scan_free(bl_scan *scan)
     bl_free(scan->marked);
     bl_free(scan->hits);
     bl_free(scan->cut);
-    bl_free(scan->buffers[0]);
-    bl_free(scan->buffers[1]);
+    bl_ahead_free(scan->ahead);
     bl_free(scan);
 }
 
@@ -485,16 +484,17 @@ static span overlap_of(const pass *p, const chunk *c)
     return (span){c->bytes + c->n - n, n};
 }
 
-static chunk read_chunk(pass *p, bl_input *input, char *buffer, span rest)
+static chunk read_chunk(pass *p, bl_input *input, span rest)
 {
-    memcpy(buffer, rest.at, (size_t)rest.n);
-    int64_t n_read = bl_input_read(input, buffer + rest.n, block_bytes);
-    chunk c = {.bytes = buffer, .n_kept = rest.n, .n = rest.n + n_read, .is_last = n_read < block_bytes};
+    int64_t n_read;
+    char *bytes = bl_ahead_next(p->scan->ahead, &n_read) - rest.n;
+    memcpy(bytes, rest.at, (size_t)rest.n);
+    chunk c = {.bytes = bytes, .n_kept = rest.n, .n = rest.n + n_read, .is_last = n_read < block_bytes};
     if (p->total->n_bytes == 0)
-        learn(p, buffer, c.n, input);
+        learn(p, bytes, c.n, input);
     p->total->n_bytes += n_read;
     if (n_read > 0)
-        p->total->has_last_feed = buffer[c.n - 1] == '\n';
+        p->total->has_last_feed = bytes[c.n - 1] == '\n';
     return c;
 }
 
@@ -502,9 +502,9 @@ static void run(pass *p, bl_input *input)
 {
     span waiting = {"", 0}, rest = {"", 0};
     chunk c = {.is_last = false};
-    for (int turn = 0; !c.is_last && p->code == BELAY_OK; turn ^= 1) {
+    while (!c.is_last && p->code == BELAY_OK) {
         int64_t from = 0;
-        c = read_chunk(p, input, p->scan->buffers[turn], rest);
+        c = read_chunk(p, input, rest);
         if (p->is_long)
             continue_long(p, &c, &from);
         if (!p->is_long)
@@ -520,7 +520,9 @@ belay_code bl_scan_run(bl_scan *scan, bl_input *input, const bl_scan_sink *sink,
     *total = (bl_scan_total){0};
     bl_line_style_init(&total->style, bl_input_path(input));
     unmark(scan);
+    bl_ahead_start(scan->ahead, input);
     run(&p, input);
+    bl_ahead_stop(scan->ahead);
     unmark(scan);
     total->n_lines = p.number - 1;
     return p.code;

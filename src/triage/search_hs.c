@@ -13,6 +13,7 @@
 struct bl_search_hs {
     hs_database_t *database;
     hs_scratch_t *scratch;
+    int n_literals;
     char words[96];
 };
 
@@ -47,6 +48,7 @@ bl_search_hs *bl_search_hs_new(const bl_literals *literals)
     bl_search_hs *search = hs_valid_platform() == HS_SUCCESS ? bl_alloc(1, sizeof *search) : NULL;
     if (search == NULL)
         return NULL;
+    search->n_literals = literals->n;
     bool is_built = take_built(search, literals);
     if (!is_built && !take_compiled(search, literals)) {
         bl_search_hs_free(search);
@@ -73,6 +75,7 @@ void bl_search_hs_free(bl_search_hs *search)
 const char *bl_search_hs_describe(const bl_search_hs *search) { return search->words; }
 
 typedef struct receiver {
+    unsigned n_literals;
     bl_search_hit hit;
     void *state;
 } receiver;
@@ -82,13 +85,14 @@ static int receive(unsigned id, unsigned long long from, unsigned long long to, 
     (void)from;
     (void)flags;
     receiver *r = context;
-    r->hit(r->state, (int)id, (int64_t)to);
+    if (id < r->n_literals)
+        r->hit(r->state, (int)id, (int64_t)to);
     return 0;
 }
 
 void bl_search_hs_run(bl_search_hs *search, const char *bytes, int64_t n_bytes, bl_search_hit hit, void *state)
 {
-    receiver r = {hit, state};
+    receiver r = {(unsigned)search->n_literals, hit, state};
     /* It fails for wrong arguments only. */
     (void)hs_scan(search->database, bytes, (unsigned)n_bytes, 0, search->scratch, receive, &r);
 }

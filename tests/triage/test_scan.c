@@ -337,6 +337,16 @@ static void the_receiver_can_end_the_pass(void **state)
     stop_after = 0;
     check_ok(scan_file(scan, "log", 0, &total), &error);
     assert_int_equal(n_told, 5);
+    char *text = malloc(5 << 20);
+    memset(text, '\n', 5 << 20);
+    put_bytes("log", text, 5 << 20);
+    free(text);
+    stop_after = 3;
+    assert_int_equal(scan_file(scan, "log", 0, &total), BELAY_FILE_LIMIT);
+    stop_after = 0;
+    check_ok(scan_file(scan, "log", 0, &total), &error);
+    assert_int_equal(total.n_lines, 5 << 20);
+    assert_int_equal(n_told, 128);
     bl_scan_free(scan);
 }
 
