@@ -31,7 +31,8 @@ static const char hint_pattern[] =
     "for|grep|raise|assert_?raises|pytest\\.raises|simulat(?:e|ed|ing)|inject(?:ed|ing)?|fixed|changelog|docs?:|"
     "no )\\b)";
 /* Ends of a line that say that all is well. */
-static const char outcome_pattern[] = "(?i)(?:\\.\\.\\. ?ok|\\bok|\\bPASSED|\\bpassed|\\[ +OK \\].*)\\s*$";
+static const char outcome_pattern[] =
+    "(?i)\\(expected\\b|\\b(?:as|is|was) expected\\b|(?:\\.\\.\\. ?ok|\\bok|\\bPASSED|\\bpassed|\\[ +OK \\].*)\\s*$";
 
 /* ---- building ------------------------------------------------------------------------------------------------------ */
 
