@@ -18,7 +18,7 @@
 #include "file/path.h"
 
 /* The largest window that a Zstandard frame may ask for is that of the zstd program itself: 128 MiB. */
-enum { sniffed = 16, largest_window_log = 27, smallest_zstd_header = 5 };
+enum { sniffed = 16, largest_window_log = 27, smallest_zstd_header = 5, zstd_block_header = 3 };
 #ifdef BELAY_SMALL
 enum { packed_room = 32 };
 #else
@@ -52,6 +52,9 @@ struct bl_input {
     uint32_t high;
     unsigned char spare[8];
     int n_spare;
+
+    char peeked[BL_INPUT_PEEK]; /* bytes of the stream that were shown and not yet handed over */
+    int64_t n_peeked, n_returned;
 };
 
 /* ---- the descriptor ------------------------------------------------------------------------------------------ */
@@ -218,8 +221,8 @@ static void finish_zstd_error(bl_input *input, size_t result)
         finish_broken(input, ZSTD_getErrorName(result));
 }
 
-/* A call that fails takes back what it had unpacked.  So each call gets no more than the library asks for, which is one
- * block, and nothing while there is output that had no room. */
+/* A call that fails takes back what it had unpacked.  So each call gets no more than one block: what the library asks
+ * for, without the header of the block behind it; and nothing while there is output that had no room. */
 static int64_t unpack_zstd(bl_input *input, char *into, int64_t capacity)
 {
     if (!input->is_in_frame && !is_frame_next(input))
@@ -238,7 +241,7 @@ static int64_t unpack_zstd(bl_input *input, char *into, int64_t capacity)
         finish_zstd_error(input, result);
         return 0;
     }
-    input->zstd_wants = bl_max_i64(1, (int64_t)result);
+    input->zstd_wants = (int64_t)result > zstd_block_header ? (int64_t)result - zstd_block_header : (int64_t)result;
     if (!has_more && out.pos == 0 && result != 0)
         finish_cut(input);
     return (int64_t)out.pos;
@@ -455,7 +458,7 @@ void bl_input_close(bl_input *input)
 
 /* ---- reading ------------------------------------------------------------------------------------------------- */
 
-int64_t bl_input_read(bl_input *input, char *into, int64_t capacity)
+static int64_t read_stream(bl_input *input, char *into, int64_t capacity)
 {
     int64_t n = 0;
     while (n < capacity && !input->is_finished) {
@@ -477,6 +480,23 @@ int64_t bl_input_read(bl_input *input, char *into, int64_t capacity)
         }
     }
     return n;
+}
+
+int64_t bl_input_peek(bl_input *input, char *into, int64_t capacity)
+{
+    if (input->n_peeked == 0)
+        input->n_peeked = read_stream(input, input->peeked, BL_INPUT_PEEK);
+    int64_t n = bl_min_i64(capacity, input->n_peeked);
+    memcpy(into, input->peeked, (size_t)n);
+    return n;
+}
+
+int64_t bl_input_read(bl_input *input, char *into, int64_t capacity)
+{
+    int64_t n = bl_min_i64(capacity, input->n_peeked - input->n_returned);
+    memcpy(into, input->peeked + input->n_returned, (size_t)n);
+    input->n_returned += n;
+    return n + (n < capacity ? read_stream(input, into + n, capacity - n) : 0);
 }
 
 const char *bl_input_damage(const bl_input *input) { return input->damage[0] != '\0' ? input->damage : NULL; }

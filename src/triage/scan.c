@@ -23,7 +23,7 @@ enum { block_bytes = 5000 };
 #else
 enum { block_bytes = 256 * 1024 };
 #endif
-enum { most_positions = bl_cut_windows, stamp_bytes = 4096 };
+enum { most_positions = bl_cut_windows, stamp_bytes = 4096, most_learned = 4096 };
 
 typedef struct span {
     const char *at;
@@ -403,12 +403,13 @@ static void learn(pass *p, const char *bytes, int64_t n_bytes, const bl_input *i
     bl_line_style_init(style, bl_input_path(input));
     int64_t changed = bl_input_changed(input);
     style->latest = changed > 0 ? changed : bl_clock_wall() * 1000000;
-    for (const char *at = bytes, *feed; at < end; at = feed + 1) {
+    int n = 0;
+    for (const char *at = bytes, *feed; at < end && n < most_learned; at = feed + 1, n++) {
         feed = find_feed(at, end);
         bl_line_style_learn(style, at, feed - at);
     }
     bl_line_style_settle(style);
-    int n = 0;
+    n = 0;
     for (const char *at = bytes, *feed; at < end && n < bl_scan_n_ends; at = feed + 1, n++) {
         feed = find_feed(at, end);
         look_at_stamp(p, (span){at, feed - at}, &p->total->first_time, &p->total->first_time_kind);
