@@ -221,7 +221,7 @@ static void a_damaged_stream_says_where(void **state)
     packed[6] ^= 0x06; /* the kind of the first block */
     put_bytes("d", packed, n);
     read_all("d", 4096, BL_INPUT_ZSTD,
-             "is damaged near byte 5 of its Zstandard stream (Data corruption detected); what stands before was read");
+             "is damaged near byte 6 of its Zstandard stream (Data corruption detected); what stands before was read");
 }
 
 static void a_window_past_the_limit_is_not_followed(void **state)
