@@ -33,6 +33,8 @@ static inline int bl_byte_hex(char byte)
 /* Whether the rest begins with the literal. */
 static inline bool bl_cursor_sees(const bl_cursor *c, const char *literal)
 {
+    if (literal[0] != '\0' && (c->at >= c->end || *c->at != literal[0]))
+        return false; /* nearly always */
     size_t n = strlen(literal);
     return (size_t)(c->end - c->at) >= n && memcmp(c->at, literal, n) == 0;
 }

@@ -164,7 +164,7 @@ static void set_name(bl_kernel_event *event, const char *begin, const char *end,
 /* The shortest name behind which a message begins that the code can have; else the shortest. */
 static void read_name(bl_cursor *c, bl_kernel_event *event)
 {
-    bl_cursor in = *c, rest;
+    bl_cursor in = *c;
     const char *shortest = NULL;
     if (!bl_cursor_take(&in, "name="))
         return;
@@ -175,11 +175,10 @@ static void read_name(bl_cursor *c, bl_kernel_event *event)
             break;
         if (shortest == NULL)
             shortest = end;
-        bl_kernel_event scratch = *event;
-        rest = in;
-        if (bl_kernel_xid_message(event->code, rest, &scratch)) {
+        if (bl_kernel_xid_message(event->code, in, event)) {
             set_name(event, begin, end, false);
-            *c = rest;
+            event->message_fits = true;
+            *c = in;
             return;
         }
     }
@@ -196,12 +195,13 @@ static bool read_xid(bl_cursor c, bl_kernel_event *event)
     if (!read_device(&c, event) || !bl_cursor_count(&c, 99999, &event->code) || !bl_cursor_take(&c, ", "))
         return false;
     event->kind = BL_KERNEL_XID;
+    c.end = c.at + bl_kernel_rest(&c).n_bytes;
     read_pid(&c, event);
     if (event->pid_form != BL_KERNEL_PID_NONE)
         read_name(&c, event);
     event->message = bl_kernel_rest(&c);
-    c.end = c.at + event->message.n_bytes;
-    event->message_fits = bl_kernel_xid_message(event->code, c, event);
+    if (!event->message_fits)
+        event->message_fits = bl_kernel_xid_message(event->code, c, event);
     if (event->code == 45 && event->cause < 0) {
         bl_cursor tail = c;
         uint64_t cause;
@@ -329,22 +329,47 @@ static bool read_driver(bl_cursor c, bl_kernel_event *event)
 
 static bool read_boot(bl_cursor c, bl_kernel_event *event)
 {
+    (void)c;
     event->kind = BL_KERNEL_BOOT;
-    return bl_cursor_sees(&c, "Linux version ");
+    return true;
 }
 
-/* Each family looks at the line with an event of its own, so that one that gave up leaves nothing behind. */
+/* How a line of each family begins. */
+static const struct family {
+    const char *begin;
+    bool (*read)(bl_cursor, bl_kernel_event *);
+} families[] = {
+    {"NVRM: ", read_driver},
+    {"nvidia-nvswitch", bl_kernel_switch},
+    {"Linux version ", read_boot},
+    {"amdgpu ", bl_kernel_amd},
+    {"Memory access fault by GPU", bl_kernel_amd},
+    {"DMAR: ", bl_kernel_pcie},
+    {"AMD-Vi: ", bl_kernel_pcie},
+    {"Out of memory", bl_kernel_process},
+    {"Memory cgroup out of memory", bl_kernel_process},
+    {"oom-kill:", bl_kernel_process},
+    {"traps: ", bl_kernel_process},
+    {"INFO: task ", bl_kernel_process},
+    {"EDAC MC", bl_kernel_memory},
+    {"Memory failure: ", bl_kernel_memory},
+    {"MCE 0x", bl_kernel_memory},
+    {"mce: ", bl_kernel_memory},
+    /* These begin with the name of a driver or of a program. */
+    {"", bl_kernel_pcie},
+    {"", bl_kernel_process},
+};
+
+/* Each family gets an event of its own, so that one that gave up leaves nothing behind. */
 static bool read_family(bl_cursor c, bl_kernel_event *event)
 {
-    static bool (*const families[])(bl_cursor, bl_kernel_event *) = {
-        read_driver, bl_kernel_switch, bl_kernel_pcie, bl_kernel_amd, bl_kernel_process, bl_kernel_memory, read_boot,
-    };
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        bl_kernel_event_init(event);
-        if (families[i](c, event))
+        if (!bl_cursor_sees(&c, families[i].begin))
+            continue;
+        if (families[i].read(c, event))
             return true;
+        bl_kernel_event_init(event);
     }
-    bl_kernel_event_init(event);
     return false;
 }
 
@@ -355,13 +380,13 @@ bool bl_kernel_read(const char *text, int64_t n_bytes, bl_kernel_event *out)
     bl_kernel_event_init(out);
     if (n_bytes <= 0)
         return false;
-    bl_kernel_event event;
     bl_cursor whole = c;
     bl_kernel_strip(&c, &host);
-    if (!read_family(c, &event) && !read_trace_point(whole, &event))
+    if (!read_family(c, out) && !read_trace_point(whole, out)) {
+        bl_kernel_event_init(out);
         return false;
-    event.host = host;
-    *out = event;
+    }
+    out->host = host;
     return true;
 }
 
