@@ -147,9 +147,26 @@ void bl_cli_put_text(bl_cli *cli, json_t *object, const char *key, const char *v
     bl_cli_put(cli, object, key, bl_json_text(value));
 }
 
+/* A piece of the document.  DEL and the controls behind it (U+0080 to U+009F) may stand in JSON as they are, and would
+ * still act on a terminal: they are written as \u00XX.  A piece never ends within a character. */
+static int print_piece(const char *bytes, size_t n, void *user)
+{
+    (void)user;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char byte = (unsigned char)bytes[i], next = i + 1 < n ? (unsigned char)bytes[i + 1] : 0;
+        bool is_control = byte == 0xC2 && next >= 0x80 && next < 0xA0;
+        if (byte == 0x7F || is_control)
+            fprintf(stdout, "\\u00%02x", is_control ? next : byte);
+        else
+            fputc(byte, stdout);
+        i += is_control;
+    }
+    return 0;
+}
+
 static belay_code print_document(bl_cli *cli, bl_error *error)
 {
-    if (json_dumpf(cli->document, stdout, JSON_INDENT(2)) != 0)
+    if (json_dump_callback(cli->document, print_piece, NULL, JSON_INDENT(2)) != 0)
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to print the JSON document");
     fputc('\n', stdout);
     return BELAY_OK;

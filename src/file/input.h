@@ -29,6 +29,11 @@ BL_MUST_USE int64_t bl_input_read(bl_input *input, char *into, int64_t capacity)
  * with the file's name: "ends within its gzip stream; what stands before that was read". */
 const char *bl_input_damage(const bl_input *input);
 
+/* Copies the first bytes of the stream, at most BL_INPUT_PEEK, and leaves them to be read; before the first read only.
+ * How many there are. */
+enum { BL_INPUT_PEEK = 16 };
+BL_MUST_USE int64_t bl_input_peek(bl_input *input, char *into, int64_t capacity);
+
 bl_input_form bl_input_form_get(const bl_input *input);
 /* As given to open; standard input is "-". */
 const char *bl_input_path(const bl_input *input);

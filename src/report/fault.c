@@ -198,7 +198,7 @@ static void json_string(const char *key, const char *value, bl_text *out)
 {
     bl_text_format(out, "\"%s\":\"", key);
     for (const char *c = value; *c != '\0';) {
-        int length = bl_utf8_length(c, (int64_t)strlen(c));
+        int length = bl_utf8_length(c, (int64_t)strnlen(c, 4));
         unsigned char byte = (unsigned char)*c;
         if (byte == '"' || byte == '\\')
             bl_text_format(out, "\\%c", byte);

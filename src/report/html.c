@@ -47,7 +47,7 @@ void bl_report_html_escape(const char *text, bl_text *out)
         for (int i = 0; i < BL_COUNT(entities); i++)
             if (entities[i].c == *text)
                 entity = entities[i].entity;
-        int length = bl_utf8_length(text, (int64_t)strlen(text));
+        int length = bl_utf8_length(text, (int64_t)strnlen(text, 4));
         length = length > 0 ? length : 1;
         if (entity != NULL)
             bl_text_add(out, entity);

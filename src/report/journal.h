@@ -40,6 +40,10 @@ void bl_journal_storage_name(bl_journal *journal, uint32_t place, uint32_t name)
 
 typedef struct bl_journal_reader bl_journal_reader;
 BL_MUST_USE belay_code bl_journal_reader_open(const char *path, bl_journal_reader **out, bl_error *error);
+/* The same of bytes on the heap, which are the reader's from now on, also when it refuses them; `path` is for the words
+ * of an error. */
+BL_MUST_USE belay_code bl_journal_reader_take(const char *path, char *bytes, int64_t n_bytes, bl_journal_reader **out,
+                                              bl_error *error);
 void bl_journal_reader_close(bl_journal_reader *reader);
 const bl_journal_head *bl_journal_reader_head(const bl_journal_reader *reader);
 /* Copies the launch of that serial; 0 asks for the last whole one.  False when the ring does not hold it. */

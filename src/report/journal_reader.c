@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a journal: every offset, size and number in it is checked before it is used. */
+/* Reading a journal: every offset, size and number in it is checked before it is used.  It is read from a copy: the file
+ * may be written, cut or replaced at any time. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "file/map.h"
+#include "file/reader.h"
 #include "report/journal.h"
 #include "report/site.h"
 
 enum { JOURNAL_LIMIT = 1 << 30 };
 
 struct bl_journal_reader {
-    bl_file_map map;
-    bl_journal_head head; /* a copy: the file may be written while it is read */
+    char *bytes;
+    int64_t n_bytes;
+    bl_journal_head head;
 };
 
 static int section_fits(const bl_journal_section *s, int64_t n_bytes)
@@ -34,52 +36,58 @@ static const char *refuse(const bl_journal_reader *r)
     if (h->launch_bytes != sizeof(bl_launch_record) || h->storage_bytes != sizeof(bl_storage_record))
         return "its records have another size";
     for (int i = 0; i < BL_COUNT(all); i++)
-        if (!section_fits(all[i], r->map.n_bytes))
+        if (!section_fits(all[i], r->n_bytes))
             return "a section lies outside of the file";
     if (h->launches.n_bytes < sizeof(bl_launch_record) || h->storages.n_bytes < sizeof(bl_storage_record))
         return "a ring has no room for a record";
     return NULL;
 }
 
-belay_code bl_journal_reader_open(const char *path, bl_journal_reader **out, bl_error *error)
+belay_code bl_journal_reader_take(const char *path, char *bytes, int64_t n_bytes, bl_journal_reader **out,
+                                  bl_error *error)
 {
     *out = NULL;
     bl_journal_reader *reader = bl_alloc(1, sizeof *reader);
-    if (reader == NULL)
+    if (reader == NULL) {
+        bl_free(bytes);
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to read %s", path);
-    belay_code code = bl_file_map_open(path, JOURNAL_LIMIT, &reader->map, error);
-    const char *why = NULL;
-    if (code == BELAY_OK && reader->map.n_bytes < (int64_t)sizeof reader->head)
-        why = "it is shorter than a journal's head";
-    if (code == BELAY_OK && why == NULL) {
-        memcpy(&reader->head, reader->map.bytes, sizeof reader->head);
+    }
+    *reader = (bl_journal_reader){.bytes = bytes, .n_bytes = n_bytes};
+    const char *why = "it is shorter than a journal's head";
+    if (n_bytes >= (int64_t)sizeof reader->head) {
+        memcpy(&reader->head, bytes, sizeof reader->head);
         why = refuse(reader);
     }
-    if (why != NULL) {
-        code = bl_error_set(error, BELAY_FILE_FORMAT, "%s is no journal", path);
-        bl_error_fact(error, "%s", why);
-    }
-    if (code != BELAY_OK)
-        bl_journal_reader_close(reader);
-    else
+    if (why == NULL) {
         *out = reader;
-    return code;
+        return BELAY_OK;
+    }
+    bl_journal_reader_close(reader);
+    bl_error_set(error, BELAY_FILE_FORMAT, "%s is no journal", path);
+    bl_error_fact(error, "%s", why);
+    return BELAY_FILE_FORMAT;
+}
+
+belay_code bl_journal_reader_open(const char *path, bl_journal_reader **out, bl_error *error)
+{
+    char *bytes = NULL;
+    int64_t n_bytes = 0;
+    *out = NULL;
+    TRY(bl_file_read_whole(path, JOURNAL_LIMIT, &bytes, &n_bytes, error));
+    return bl_journal_reader_take(path, bytes, n_bytes, out, error);
 }
 
 void bl_journal_reader_close(bl_journal_reader *reader)
 {
     if (reader == NULL)
         return;
-    bl_file_map_close(&reader->map);
+    bl_free(reader->bytes);
     bl_free(reader);
 }
 
 const bl_journal_head *bl_journal_reader_head(const bl_journal_reader *reader) { return &reader->head; }
 
-static const char *bytes_of(const bl_journal_reader *r, const bl_journal_section *s)
-{
-    return (const char *)r->map.bytes + s->offset;
-}
+static const char *bytes_of(const bl_journal_reader *r, const bl_journal_section *s) { return r->bytes + s->offset; }
 
 int bl_journal_reader_launch(const bl_journal_reader *r, uint64_t serial, bl_launch_record *out)
 {

@@ -21,6 +21,14 @@ struct bl_explain {
     bl_text notes; /* one a line */
 };
 
+/* Paths in an error are as they are; a note is one line. */
+static void add_note(bl_explain *e, const char *head, const bl_error *error)
+{
+    bl_text_add(&e->notes, head);
+    bl_text_add_escaped(&e->notes, error->what, (int64_t)strlen(error->what), INT64_MAX);
+    bl_text_add(&e->notes, "\n");
+}
+
 static belay_code read_one(bl_explain *e, int file, int *n_read, bl_error *first)
 {
     bl_error error = {0};
@@ -31,7 +39,7 @@ static belay_code read_one(bl_explain *e, int file, int *n_read, bl_error *first
     }
     if (first->code == BELAY_OK)
         *first = error;
-    bl_text_format(&e->notes, "not read: %s\n", error.what);
+    add_note(e, "not read: ", &error);
     return code == BELAY_MEM_EXHAUSTED ? code : BELAY_OK;
 }
 
@@ -75,8 +83,10 @@ static belay_code conclude(bl_explain *e, bl_error *error)
     bl_derive_numbers(&e->c);
     bl_derive_sessions(&e->c);
     bl_derive_machine(&e->c);
+    bl_derive_run(&e->c);
     bl_derive_ranks(&e->c);
-    if (!compare_ranks(e) || bl_events_lack_memory(e->reader.events))
+    bool has_journals = bl_journals_derive(e->reader.journals, &e->c);
+    if (!has_journals || !compare_ranks(e) || bl_events_lack_memory(e->reader.events))
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to judge what was found in the logs");
     bl_variables_note(&e->c, &e->notes);
     return bl_findings_reach(&e->c, &e->findings, error);
@@ -96,7 +106,7 @@ static void save_history(bl_explain *e)
     if (e->history == NULL)
         return;
     if (bl_history_save(e->history, &error) != BELAY_OK)
-        bl_text_format(&e->notes, "history not kept: %s\n", error.what);
+        add_note(e, "history not kept: ", &error);
     if (bl_history_note(e->history)[0] != '\0')
         bl_text_format(&e->notes, "%s\n", bl_history_note(e->history));
 }
@@ -148,5 +158,7 @@ const bl_collectives *bl_explain_collectives(const bl_explain *e) { return &e->c
 const bl_rank_failures *bl_explain_failures(const bl_explain *e) { return &e->failures; }
 
 const bl_questions *bl_explain_questions(const bl_explain *e) { return e->has_questions ? &e->questions : NULL; }
+
+const char *bl_explain_journals(const bl_explain *e) { return bl_journals_lines(e->reader.journals); }
 
 const char *bl_explain_notes(const bl_explain *e) { return bl_text_get(&e->notes); }

@@ -30,6 +30,9 @@ const bl_collectives *bl_explain_collectives(const bl_explain *explain);
 const bl_rank_failures *bl_explain_failures(const bl_explain *explain);
 /* NULL where the logs show one rank alone, so that the questions have no sense. */
 const bl_questions *bl_explain_questions(const bl_explain *explain);
+/* What the journals of Belay runs tell, a line each, escaped; lines that begin with blanks belong to the one before.  ""
+ * where there are none. */
+const char *bl_explain_journals(const bl_explain *explain);
 /* Notes about the inputs, one a line; "" for none. */
 const char *bl_explain_notes(const bl_explain *explain);
 

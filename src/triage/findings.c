@@ -291,6 +291,15 @@ static void list_echoes(const bl_events *events, bl_findings *out)
     }
 }
 
+/* What a journal tells of the fault stands with its verdict. */
+static void add_journals(const bl_events *events, bl_findings *out)
+{
+    static const bl_signal signals[] = {BL_SIGNAL_journal_address, BL_SIGNAL_journal_last};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0] && out->n_verdicts > 0; i++)
+        for (const bl_event *e = bl_events_first(events, signals[i]); e != NULL; e = e->next)
+            add_facts(&out->verdicts[0], e);
+}
+
 /* ---- all ---------------------------------------------------------------------------------------------------------------- */
 
 /* A second verdict must stand on its own: another class, as near to its cause as a place can be. */
@@ -328,5 +337,6 @@ belay_code bl_findings_reach(bl_case *c, bl_findings *out, bl_error *error)
     bl_free(candidates);
     TRY(code);
     list_echoes(c->events, out);
+    add_journals(c->events, out);
     return BELAY_OK;
 }

@@ -29,7 +29,8 @@ belay_code bl_log_reader_init(bl_log_reader *reader, bl_error *error)
     TRY(bl_scan_new(anchors->list, anchors->n, &reader->scan, error));
     reader->events = bl_events_new();
     reader->gpus = bl_gpu_fold_new();
-    if (reader->events == NULL || reader->gpus == NULL)
+    reader->journals = bl_journals_new();
+    if (reader->events == NULL || reader->gpus == NULL || reader->journals == NULL)
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to read logs");
     return BELAY_OK;
 }
@@ -40,6 +41,7 @@ void bl_log_reader_fini(bl_log_reader *reader)
     bl_scan_free(reader->scan);
     bl_events_free(reader->events);
     bl_gpu_fold_free(reader->gpus);
+    bl_journals_free(reader->journals);
 }
 
 /* ---- sessions ----------------------------------------------------------------------------------------------------- */
@@ -185,22 +187,36 @@ static void fill_source(bl_source *source, const bl_scan_total *total)
     source->last_time = total->last_time_kind == BL_TIME_WALL ? total->last_time : BL_NO_TIME;
 }
 
+static belay_code read_lines(bl_log_reader *reader, bl_input *input, bl_source *source, int file, bl_error *error)
+{
+    bl_scan_total total = {0};
+    reading *r = bl_alloc(1, sizeof *r);
+    if (r == NULL)
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to read %s", source->path);
+    *r = (reading){.reader = reader, .file = file, .time = BL_NO_TIME};
+    bl_scan_sink sink = {.state = r, .line = take_line, .whole = BL_READ_WHOLE};
+    belay_code code = bl_scan_run(reader->scan, input, &sink, &total, error);
+    fill_source(source, &total);
+    bl_free(r);
+    return code;
+}
+
+/* The rank of a journal is told by its path alone. */
+static belay_code read_journal(bl_log_reader *reader, bl_input *input, bl_source *source, int file, bl_error *error)
+{
+    source->rank = bl_line_rank_of_path(source->path);
+    source->was_whole_read = true;
+    belay_code code = bl_journals_read(reader->journals, input, file, error);
+    source->n_bytes = bl_input_n_taken(input);
+    return code;
+}
+
 belay_code bl_log_read(bl_log_reader *reader, bl_source *source, int file, bl_error *error)
 {
     bl_input *input = NULL;
-    bl_scan_total total = {0};
     TRY(bl_input_open(source->path, &input, error));
-    reading *r = bl_alloc(1, sizeof *r);
-    belay_code code = BELAY_OK;
-    if (r == NULL) {
-        code = bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to read %s", source->path);
-    } else {
-        *r = (reading){.reader = reader, .file = file, .time = BL_NO_TIME};
-        bl_scan_sink sink = {.state = r, .line = take_line, .whole = BL_READ_WHOLE};
-        code = bl_scan_run(reader->scan, input, &sink, &total, error);
-    }
-    fill_source(source, &total);
-    bl_free(r);
+    belay_code code = bl_journals_claim(input) ? read_journal(reader, input, source, file, error)
+                                               : read_lines(reader, input, source, file, error);
     bl_input_close(input);
     return code;
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "triage/case.h"
 #include "triage/gpu.h"
+#include "triage/journal_join.h"
 #include "triage/match.h"
 #include "triage/scan.h"
 
@@ -21,6 +22,7 @@ typedef struct bl_log_reader {
     bl_scan *scan;
     bl_events *events;
     bl_gpu_fold *gpus;
+    bl_journals *journals;
     int n_pids; /* processes whose rank NCCL told */
     struct {
         int64_t pid;
@@ -32,7 +34,7 @@ typedef struct bl_log_reader {
 BL_MUST_USE belay_code bl_log_reader_init(bl_log_reader *reader, bl_error *error);
 void bl_log_reader_fini(bl_log_reader *reader);
 
-/* Reads source->path, which is number `file` of the case, and fills the rest of *source. */
+/* Reads source->path, a log or a journal, which is number `file` of the case, and fills the rest of *source. */
 BL_MUST_USE belay_code bl_log_read(bl_log_reader *reader, bl_source *source, int file, bl_error *error);
 
 #endif

@@ -90,7 +90,9 @@ static belay_code add_folder(finding *f, const char *folder, int depth)
         return bl_error_set(f->error, BELAY_FILE_OPEN, "cannot read folder '%s': %s", folder,
                             bl_error_errno(errno, reason));
     if (dir == NULL) {
-        bl_text_format(f->notes, "%s: not read: %s\n", folder, bl_error_errno(errno, reason));
+        int number = errno;
+        bl_text_add_escaped(f->notes, folder, (int64_t)strlen(folder), INT64_MAX);
+        bl_text_format(f->notes, ": not read: %s\n", bl_error_errno(number, reason));
         return BELAY_OK;
     }
     belay_code code = BELAY_OK;

@@ -11,7 +11,7 @@
 /* For a terminal or a file. */
 void bl_tell_text(const bl_explain *explain, bl_text *out);
 
-/* Members "verdicts", "echoes", "first_failures", "collectives", "questions", "files" and "notes", added to `into`.  False without memory. */
+/* Members "verdicts", "echoes", "first_failures", "collectives", "questions", "files", "journals" and "notes", added to `into`.  False without memory. */
 BL_MUST_USE bool bl_tell_json(const bl_explain *explain, json_t *into);
 
 /* One page that needs nothing outside of itself. */

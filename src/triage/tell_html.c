@@ -19,7 +19,8 @@ static void add_place(const bl_explain *explain, const bl_event *event, bl_text 
 {
     bl_text_add(out, "<div class=\"place\">");
     bl_report_html_escape(bl_tell_file(explain, event), out);
-    bl_text_format(out, ":%lld", (long long)event->line);
+    if (event->line > 0)
+        bl_text_format(out, ":%lld", (long long)event->line);
     if (event->rank >= 0)
         bl_text_format(out, ", rank %d", event->rank);
 }
@@ -43,6 +44,15 @@ static void add_paragraph(const char *title, const char *words, bl_text *out)
     bl_text_format(out, "<h3>%s</h3><p>", title);
     bl_report_html_escape(words, out);
     bl_text_add(out, "</p>\n");
+}
+
+static void add_lines(const char *title, const char *lines, bl_text *out)
+{
+    if (lines[0] == '\0')
+        return;
+    bl_text_format(out, "<h3>%s</h3><pre>", title);
+    bl_report_html_escape(lines, out);
+    bl_text_add(out, "</pre>\n");
 }
 
 static void add_facts(const bl_verdict *verdict, bl_text *out)
@@ -92,6 +102,7 @@ void bl_tell_html(const bl_explain *explain, bl_text *out)
         bl_text_add(out, "<h2>Only echoes</h2>\n");
     for (int i = 0; i < findings->n_echoes; i++)
         add_line(explain, findings->echoes[i].event, findings->echoes[i].why, out);
+    add_lines("Journals", bl_explain_journals(explain), out);
     add_paragraph("Notes", bl_explain_notes(explain), out);
     bl_text_add(out, "</body></html>\n");
 }

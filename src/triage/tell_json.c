@@ -125,12 +125,22 @@ static json_t *stands_on(const bl_explain *explain, const bl_verdict *verdict)
     return list;
 }
 
+/* A line of a text; paths in it may be of any bytes. */
+static json_t *text_of(const char *line, size_t length)
+{
+    bl_text copy = {0};
+    bl_text_add_bytes(&copy, line, (int64_t)length);
+    json_t *text = copy.failed ? NULL : bl_json_text(bl_text_get(&copy));
+    bl_text_fini(&copy);
+    return text;
+}
+
 static json_t *steps_of(const char *next)
 {
     json_t *list = json_array();
     while (list != NULL && *next != '\0') {
         size_t length = strcspn(next, "\n");
-        if (json_array_append_new(list, json_stringn(next, length)) != 0) {
+        if (json_array_append_new(list, text_of(next, length)) != 0) {
             json_decref(list);
             return NULL;
         }
@@ -237,5 +247,6 @@ bool bl_tell_json(const bl_explain *explain, json_t *into)
     bl_json_init();
     return put_verdicts(explain, into) && put_failures(explain, into) && put_collectives(explain, into) &&
            put_questions(explain, into) && put_files(explain, into) &&
+           json_object_set_new(into, "journals", steps_of(bl_explain_journals(explain))) == 0 &&
            json_object_set_new(into, "notes", steps_of(bl_explain_notes(explain))) == 0;
 }

@@ -35,7 +35,8 @@ static void add_place(const bl_explain *explain, const bl_event *event, bl_text 
 {
     const char *file = bl_tell_file(explain, event);
     bl_text_add_escaped(out, file, (int64_t)strlen(file), 4096);
-    bl_text_format(out, ":%lld", (long long)event->line);
+    if (event->line > 0)
+        bl_text_format(out, ":%lld", (long long)event->line);
     if (event->rank >= 0)
         bl_text_format(out, " (rank %d)", event->rank);
 }
@@ -240,6 +241,20 @@ static void add_inputs(const bl_explain *explain, bl_text *out)
     bl_text_add(out, "\n");
 }
 
+static void add_journals(const bl_explain *explain, bl_text *out)
+{
+    const char *lines = bl_explain_journals(explain);
+    if (*lines != '\0')
+        bl_text_add(out, "journals:\n");
+    while (*lines != '\0') {
+        int length = (int)strcspn(lines, "\n");
+        bl_text_format(out, "    %.*s\n", length, lines);
+        lines += length + (lines[length] == '\n');
+        if (*lines == '\0')
+            bl_text_add(out, "\n");
+    }
+}
+
 void bl_tell_text(const bl_explain *explain, bl_text *out)
 {
     const bl_findings *findings = bl_explain_findings(explain);
@@ -248,6 +263,7 @@ void bl_tell_text(const bl_explain *explain, bl_text *out)
         bl_text_add(out, "No fault in these logs.\n");
     for (int i = 0; i < findings->n_verdicts; i++)
         add_verdict(explain, &findings->verdicts[i], i + 1, out);
+    add_journals(explain, out);
     add_failures(explain, out);
     add_collectives(explain, out);
     add_questions(explain, out);
