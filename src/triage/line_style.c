@@ -139,7 +139,8 @@ void bl_line_style_learn(bl_line_style *style, const char *raw, int64_t n_raw)
         return;
     style->n_seen++;
     bl_line_parse(NULL, c.at, c.end - c.at, scratch, &line);
-    c = (bl_cursor){line.text, line.text + line.n_text}; /* colours are gone; without a style, numbers still stand there */
+    c = (bl_cursor){line.text,
+                    line.text + line.n_text}; /* colours are gone; without a style, numbers still stand there */
     if (bl_line_take_number_colon(&c, &number))
         count(&style->colon, number);
     else if (bl_line_take_number_bracket(&c, &number))
