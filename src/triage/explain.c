@@ -114,7 +114,7 @@ static void save_history(bl_explain *e)
 static belay_code run(bl_explain *e, const bl_explain_options *options, bl_error *error)
 {
     TRY(bl_sources_find(options->paths, options->n_paths, &e->sources, &e->notes, error));
-    TRY(bl_log_reader_init(&e->reader, error));
+    TRY(bl_log_reader_init(&e->reader, options->tools, error));
     TRY(open_history(e, options, error));
     TRY(read_all(e, error));
     TRY(conclude(e, error));

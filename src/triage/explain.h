@@ -9,14 +9,16 @@
 #include "triage/findings.h"
 #include "triage/questions.h"
 #include "triage/rank_failures.h"
+#include "triage/read_log.h"
 
 typedef struct bl_explain bl_explain;
 
 typedef struct bl_explain_options {
     const char *const *paths;
     int n_paths;
-    bool keeps_history;  /* the logs are of this machine: its GPUs' history is read and added to */
-    const char *history; /* its folder; NULL: the usual one (history.h) */
+    bool keeps_history;        /* the logs are of this machine: its GPUs' history is read and added to */
+    const char *history;       /* its folder; NULL: the usual one (history.h) */
+    const bl_log_tools *tools; /* made before, for many calls; NULL: made for this one */
 } bl_explain_options;
 
 /* What could not be read is a note, unless nothing could.  Codes: file.*, mem.exhausted. */

@@ -21,12 +21,26 @@ typedef struct reading {
     int64_t fence;    /* line of an open ``` of Markdown, 0: none */
 } reading;
 
-belay_code bl_log_reader_init(bl_log_reader *reader, bl_error *error)
+belay_code bl_log_tools_init(bl_log_tools *tools, bl_error *error)
 {
-    *reader = (bl_log_reader){0};
-    TRY(bl_matcher_new(&reader->matcher, error));
-    const bl_anchors *anchors = bl_matcher_anchors(reader->matcher);
-    TRY(bl_scan_new(anchors->list, anchors->n, &reader->scan, error));
+    *tools = (bl_log_tools){0};
+    TRY(bl_matcher_new(&tools->matcher, error));
+    const bl_anchors *anchors = bl_matcher_anchors(tools->matcher);
+    return bl_scan_new(anchors->list, anchors->n, &tools->scan, error);
+}
+
+void bl_log_tools_fini(bl_log_tools *tools)
+{
+    bl_matcher_free(tools->matcher);
+    bl_scan_free(tools->scan);
+    *tools = (bl_log_tools){0};
+}
+
+belay_code bl_log_reader_init(bl_log_reader *reader, const bl_log_tools *tools, bl_error *error)
+{
+    *reader = (bl_log_reader){.tools = tools != NULL ? tools : &reader->own};
+    if (tools == NULL)
+        TRY(bl_log_tools_init(&reader->own, error));
     reader->events = bl_events_new();
     reader->gpus = bl_gpu_fold_new();
     reader->journals = bl_journals_new();
@@ -37,8 +51,7 @@ belay_code bl_log_reader_init(bl_log_reader *reader, bl_error *error)
 
 void bl_log_reader_fini(bl_log_reader *reader)
 {
-    bl_matcher_free(reader->matcher);
-    bl_scan_free(reader->scan);
+    bl_log_tools_fini(&reader->own);
     bl_events_free(reader->events);
     bl_gpu_fold_free(reader->gpus);
     bl_journals_free(reader->journals);
@@ -173,7 +186,7 @@ static belay_code take_line(void *state, const bl_line_style *style, const bl_sc
                       .segment = r->segment,
                       .is_quoted = r->is_document || r->fence != 0,
                       .is_whole_read = is_whole_read};
-    bl_matcher_line(r->reader->matcher, &line, found->anchors, found->n_anchors, &place, r->reader->events);
+    bl_matcher_line(r->reader->tools->matcher, &line, found->anchors, found->n_anchors, &place, r->reader->events);
     return BELAY_OK;
 }
 
@@ -195,7 +208,7 @@ static belay_code read_lines(bl_log_reader *reader, bl_input *input, bl_source *
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to read %s", source->path);
     *r = (reading){.reader = reader, .file = file, .time = BL_NO_TIME};
     bl_scan_sink sink = {.state = r, .line = take_line, .whole = BL_READ_WHOLE};
-    belay_code code = bl_scan_run(reader->scan, input, &sink, &total, error);
+    belay_code code = bl_scan_run(reader->tools->scan, input, &sink, &total, error);
     fill_source(source, &total);
     bl_free(r);
     return code;

@@ -16,10 +16,19 @@
 
 enum { BL_READ_PIDS = 1024 };
 
-/* What is shared by all logs of a case. */
-typedef struct bl_log_reader {
+/* Compiled patterns and literals: what takes longest for small logs, and may serve any number of cases. */
+typedef struct bl_log_tools {
     bl_matcher *matcher;
     bl_scan *scan;
+} bl_log_tools;
+
+BL_MUST_USE belay_code bl_log_tools_init(bl_log_tools *tools, bl_error *error);
+void bl_log_tools_fini(bl_log_tools *tools);
+
+/* What is shared by all logs of a case. */
+typedef struct bl_log_reader {
+    const bl_log_tools *tools; /* own, or those of the caller */
+    bl_log_tools own;
     bl_events *events;
     bl_gpu_fold *gpus;
     bl_journals *journals;
@@ -31,7 +40,8 @@ typedef struct bl_log_reader {
     bool lacks_memory;
 } bl_log_reader;
 
-BL_MUST_USE belay_code bl_log_reader_init(bl_log_reader *reader, bl_error *error);
+/* NULL tools: it makes its own. */
+BL_MUST_USE belay_code bl_log_reader_init(bl_log_reader *reader, const bl_log_tools *tools, bl_error *error);
 void bl_log_reader_fini(bl_log_reader *reader);
 
 /* Reads source->path, a log or a journal, which is number `file` of the case, and fills the rest of *source. */

@@ -211,7 +211,8 @@ static void add_questions(const bl_explain *explain, bl_text *out)
     bl_text_add(out, "is it special to data-parallel training?\n");
     for (int q = 0; q < BL_N_QUESTIONS; q++) {
         bl_answer answer = questions->list[q].answer;
-        bl_text_format(out, "    %s %s", bl_question_describe((bl_question)q), bl_answer_describe((bl_question)q, answer));
+        bl_text_format(out, "    %s %s", bl_question_describe((bl_question)q),
+                       bl_answer_describe((bl_question)q, answer));
         if (questions->list[q].event != NULL && questions->list[q].event->file >= 0) {
             bl_text_add(out, ", ");
             add_place(explain, questions->list[q].event, out);
@@ -229,7 +230,8 @@ static void add_inputs(const bl_explain *explain, bl_text *out)
     int64_t lines = 0;
     for (int i = 0; i < c->n_sources; i++)
         lines += c->sources[i].n_lines;
-    bl_text_format(out, "%d %s, %lld lines\n", c->n_sources, c->n_sources == 1 ? "file" : "files", (long long)lines);
+    bl_text_format(out, "%d %s, %lld %s\n", c->n_sources, c->n_sources == 1 ? "file" : "files", (long long)lines,
+                   lines == 1 ? "line" : "lines");
     const char *notes = bl_explain_notes(explain);
     while (*notes != '\0') {
         size_t length = strcspn(notes, "\n");
