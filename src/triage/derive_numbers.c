@@ -267,6 +267,27 @@ static void judge_skipped(bl_case *c)
     bl_event_fact_of(c->events, event, "final_scale", -1, "%s", bl_event_get(last, "scale"));
 }
 
+static bool is_finite_loss(const bl_event *step)
+{
+    return strstr(step->text, "loss") != NULL && strstr(step->text, "nan") == NULL &&
+           strstr(step->text, "NaN") == NULL && strstr(step->text, "inf") == NULL;
+}
+
+/* Many steps whose loss or gradient is not finite, and none behind them that is. */
+static void judge_nan_run(bl_case *c)
+{
+    enum { FEW = 5 };
+    const bl_event *first = bl_events_first(c->events, BL_SIGNAL_nan_loss), *last = first;
+    if (bl_events_count(c->events, BL_SIGNAL_nan_loss) < FEW)
+        return;
+    for (const bl_event *event = first; event != NULL; event = event->next)
+        last = event;
+    for (const bl_event *step = bl_events_first(c->events, BL_SIGNAL_progress_seen); step != NULL; step = step->next)
+        if (step->file == last->file && step->line > last->line && is_finite_loss(step))
+            return;
+    (void)bl_events_derive(c->events, BL_SIGNAL_nanrun_seen, first);
+}
+
 /* ---- allocations that were tried again ---------------------------------------------------------------------------------- */
 
 static bool is_retried(const bl_case *c, const bl_event *failed)
@@ -401,6 +422,7 @@ void bl_derive_numbers(bl_case *c)
     judge_nan(c);
     judge_scale(c);
     judge_skipped(c);
+    judge_nan_run(c);
     judge_recovery(c);
     judge_full_cards(c);
     judge_poison(c, BL_SIGNAL_error_700);

@@ -23,6 +23,7 @@ struct bl_matcher {
 /* Words before an error that say that it is only spoken of. */
 static const char hint_pattern[] =
     "(?i)(?:\\b(?:prompt|output|completion|question|answer)['\"]?\\s*[:=]\\s*['\"].*|"
+    "\"role\"\\s*:\\s*\"(?:user|assistant|system|tool)\".*|"
     "\\b(?:if (?:you|it|this|the \\w+) (?:also |still |only |then "
     ")?(?:see|sees|get|gets|hit|hits|encounter|encounters|fails?|raises?|happens)|"
     "expect(?:ed|s)?|e\\.g\\.|for example|for instance|hint|tip|such as|known (?:issue|problem|error)|troubleshoot\\w*|"
