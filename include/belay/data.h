@@ -120,7 +120,7 @@ typedef struct belay_sample {
 } belay_sample;
 
 /* Fills `sample` with number `index` (0 .. n_samples - 1); any code but BELAY_OK refuses it: the batch then faults with
- * data.worker, which names the sample.  Called from as many threads at once as the loader has workers.  Must not call
+ * data.worker, which names the sample, or with mem.exhausted, where get gives that: it ends a run.  Called from as many threads at once as the loader has workers.  Must not call
  * Belay with the context. */
 typedef belay_code (*belay_sample_get)(void *state, int64_t index, belay_sample *sample);
 
@@ -173,7 +173,8 @@ BELAY_API belay_loader *belay_loader_open(belay_context *ctx, const char *path, 
 /* The next batch of the epoch; false at its end, and the call after that begins the next epoch.  Which samples a batch
  * holds depends on seed, epoch and position only, never on the workers.
  * A batch with a sample that its dataset refused comes with nil handles: operations given them do nothing, the context
- * has data.worker naming the sample, its step is not applied, and the loop goes on. */
+ * has data.worker (mem.exhausted where memory ended) naming the sample, its step is not applied, and the loop goes on.
+ */
 BELAY_API bool belay_loader_next(belay_loader *loader, belay_batch *batch);
 
 /* Batch `position` of the epoch that the last next spoke of (before any: the start epoch), read again in the calling

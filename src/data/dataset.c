@@ -70,6 +70,17 @@ belay_labels *belay_dataset_labels(const belay_dataset *dataset)
 
 /* ---- ids from the caller ---------------------------------------------------------------------------------------- */
 
+belay_code bl_data_seq_check(int64_t seq, bl_error *error)
+{
+    const int64_t most = INT64_MAX / (int64_t)sizeof(int64_t) - 1024;
+    if (seq <= most)
+        return BELAY_OK;
+    bl_error_set(error, BELAY_SIZE_OVERFLOW, "seq is %" PRId64 ": the most ids that a sample can have are %" PRId64,
+                 seq, most);
+    bl_error_advise(error, "Give the number of ids at which a text is cut, such as 20.");
+    return BELAY_SIZE_OVERFLOW;
+}
+
 static belay_code check_ids_options(const char *maker, int64_t n, const belay_ids_options *options, bl_error *error)
 {
     if (n <= 0)
@@ -80,7 +91,7 @@ static belay_code check_ids_options(const char *maker, int64_t n, const belay_id
         return bl_error_set(error, BELAY_CONF_VALUE,
                             "%s: seq %" PRId64 ", n_tokens %" PRId64 ", n_classes %" PRId64 ": none may be negative",
                             maker, options->seq, options->n_tokens, options->n_classes);
-    return BELAY_OK;
+    return bl_data_seq_check(options->seq, error);
 }
 
 static void take_options(belay_dataset *dataset, int64_t n, const belay_ids_options *options)
@@ -106,18 +117,19 @@ const bl_data_kind bl_data_kind_ids = {.get = get_ids};
 
 static belay_code copy_ids(belay_dataset *dataset, const int64_t *ids, const int64_t *labels, bl_error *error)
 {
-    int64_t n_ids;
+    const int64_t sizes[] = {dataset->n_samples, dataset->seq, (int64_t)sizeof *ids};
+    int64_t n_bytes;
     if (ids == NULL || labels == NULL)
         return bl_error_set(error, BELAY_CONF_VALUE, "belay_dataset_ids: %s is NULL", ids == NULL ? "ids" : "labels");
-    if (!bl_checked_mul(dataset->n_samples, dataset->seq, &n_ids))
+    if (!bl_checked_product(sizes, 3, &n_bytes))
         return bl_error_set(error, BELAY_SIZE_OVERFLOW,
                             "belay_dataset_ids: %" PRId64 " samples of %" PRId64 " ids are too many",
                             dataset->n_samples, dataset->seq);
-    dataset->ids = bl_alloc(n_ids, sizeof *ids);
+    dataset->ids = bl_alloc(n_bytes, 1);
     dataset->classes = bl_alloc(dataset->n_samples, sizeof *labels);
     if (dataset->ids == NULL || dataset->classes == NULL)
         return bl_data_no_memory(error, "the samples of a dataset", 0);
-    memcpy(dataset->ids, ids, (size_t)n_ids * sizeof *ids);
+    memcpy(dataset->ids, ids, (size_t)n_bytes);
     memcpy(dataset->classes, labels, (size_t)dataset->n_samples * sizeof *labels);
     return BELAY_OK;
 }

@@ -42,6 +42,9 @@ extern const bl_data_kind bl_data_kind_texts, bl_data_kind_ids, bl_data_kind_cal
 belay_dataset *bl_data_dataset_new(belay_context *ctx, const bl_data_kind *kind);
 belay_dataset *bl_data_dataset_nil(void);
 
+/* size.overflow when the bytes of one sample, and what stands behind it in a worker, cannot be counted. */
+BL_MUST_USE belay_code bl_data_seq_check(int64_t seq, bl_error *error);
+
 /* Raises the error, closes the dataset: nil. */
 belay_dataset *bl_data_dataset_fail(belay_dataset *dataset, const bl_error *error);
 

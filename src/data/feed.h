@@ -29,7 +29,7 @@ typedef struct bl_data_batch {
     int64_t *lines;   /* 0: none */
     int64_t *files;   /* offset of the name in `names`, -1: none */
     bl_text names;    /* each ended by a NUL */
-    belay_code code;  /* data.worker when a sample was refused: nothing but `error` and the origins is of use then */
+    belay_code code;  /* of a sample refused: data.worker or mem.exhausted; then `error` and the origins hold */
     int64_t bad_row;  /* the one refused */
     bl_error error;
     bool is_ready;

@@ -34,11 +34,12 @@ void bl_data_hand_fini(bl_data_hand *hand)
 
 belay_code bl_data_batch_init(bl_data_batch *batch, int64_t n_samples, int64_t seq, bl_error *error)
 {
-    int64_t n_ids;
-    if (!bl_checked_mul(n_samples, seq, &n_ids))
+    const int64_t sizes[] = {n_samples, seq, (int64_t)sizeof *batch->ids};
+    int64_t n_bytes;
+    if (!bl_checked_product(sizes, 3, &n_bytes))
         return bl_error_set(error, BELAY_SIZE_OVERFLOW,
                             "a batch of %" PRId64 " samples of %" PRId64 " ids is too large", n_samples, seq);
-    batch->ids = bl_alloc(n_ids, sizeof *batch->ids);
+    batch->ids = bl_alloc(n_bytes, 1);
     batch->labels = bl_alloc(n_samples, sizeof *batch->labels);
     batch->indices = bl_alloc(n_samples, sizeof *batch->indices);
     batch->lines = bl_alloc(n_samples, sizeof *batch->lines);
@@ -93,13 +94,14 @@ static belay_code check_sample(const belay_sample *sample, const int64_t *room, 
     return BELAY_OK;
 }
 
-/* `inner` is what the dataset said.  Where the sample comes from is in the origins, and when in the report. */
+/* `inner` is what the dataset said.  Where the sample comes from is in the origins, and when in the report.  Memory that
+ * ended is no fault of the sample. */
 static void refuse(bl_data_batch *batch, int64_t row, const bl_error *inner)
 {
+    belay_code code = inner->code == BELAY_MEM_EXHAUSTED ? BELAY_MEM_EXHAUSTED : BELAY_DATA_WORKER;
     batch->bad_row = row;
-    batch->code =
-        bl_error_set(&batch->error, BELAY_DATA_WORKER, "sample %" PRId64 " cannot be had", batch->indices[row]);
-    if (inner->code == BELAY_DATA_WORKER)
+    batch->code = bl_error_set(&batch->error, code, "sample %" PRId64 " cannot be had", batch->indices[row]);
+    if (inner->code == code)
         bl_error_fact(&batch->error, "the dataset: %s", inner->what);
     else
         bl_error_fact(&batch->error, "the dataset: %s (%s)", inner->what, belay_code_name(inner->code));

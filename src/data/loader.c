@@ -78,10 +78,12 @@ static belay_code open_feed(belay_loader *loader, const belay_loader_options *o,
     int64_t n_samples = loader->dataset->n_samples;
     TRY(bl_data_feed_open(loader->dataset, &options, &loader->feed, error));
     int64_t n_batches = bl_data_feed_n_batches(loader->feed);
-    if (n_batches == 0)
-        return bl_error_set(error, BELAY_DATA_EMPTY,
-                            "drop_last leaves no batch: %" PRId64 " samples, batches of %" PRId64, n_samples,
-                            options.batch);
+    if (n_batches == 0) {
+        bl_error_set(error, BELAY_DATA_EMPTY, "drop_last leaves no batch: %" PRId64 " samples, batches of %" PRId64,
+                     n_samples, options.batch);
+        bl_error_advise(error, "Give a batch that the samples fill, or leave drop_last out.");
+        return BELAY_DATA_EMPTY;
+    }
     if (n_batches > UINT32_MAX)
         return bl_error_set(error, BELAY_SIZE_OVERFLOW, "%" PRId64 " batches in an epoch, the most is %" PRIu32,
                             n_batches, UINT32_MAX);
@@ -180,7 +182,7 @@ static belay_code raise_refused(belay_loader *loader)
     return bl_context_fault(loader->object.ctx, &fault);
 }
 
-static void give(belay_loader *loader, const bl_data_batch *host, belay_batch *batch)
+static bool give(belay_loader *loader, const bl_data_batch *host, belay_batch *batch)
 {
     belay_context *ctx = loader->object.ctx;
     loader->given = host;
@@ -188,7 +190,7 @@ static void give(belay_loader *loader, const bl_data_batch *host, belay_batch *b
     bl_context_batch_set(ctx, host->n_samples, describe, loader);
     belay_code code = host->code == BELAY_OK ? make_tensors(loader) : raise_refused(loader);
     if (batch == NULL)
-        return;
+        return true;
     bool is_whole = code == BELAY_OK;
     *batch = (belay_batch){.tokens = is_whole ? loader->tokens : (belay_tensor){0},
                            .labels = is_whole ? loader->labels : (belay_tensor){0},
@@ -196,6 +198,7 @@ static void give(belay_loader *loader, const bl_data_batch *host, belay_batch *b
                            .epoch = host->epoch,
                            .position = host->position,
                            .code = code};
+    return true;
 }
 
 static void begin(belay_loader *loader)
@@ -218,15 +221,15 @@ bool belay_loader_next(belay_loader *loader, belay_batch *batch)
     if (belay_loader_is_nil(loader))
         return end(batch);
     BL_ENTER(loader->object.ctx);
+    bl_data_object_hold(loader); /* what is called from here may close it */
     take_back(loader);
     if (!loader->is_begun)
         begin(loader);
     const bl_data_batch *host = bl_data_feed_next(loader->feed);
     loader->is_begun = host != NULL;
-    if (host == NULL)
-        return end(batch);
-    give(loader, host, batch);
-    return true;
+    bool is_there = host != NULL ? give(loader, host, batch) : end(batch);
+    bl_data_object_drop(loader);
+    return is_there;
 }
 
 bool belay_loader_get(belay_loader *loader, int64_t position, belay_batch *batch)
@@ -234,14 +237,14 @@ bool belay_loader_get(belay_loader *loader, int64_t position, belay_batch *batch
     if (belay_loader_is_nil(loader))
         return end(batch);
     BL_ENTER(loader->object.ctx);
+    bl_data_object_hold(loader);
     take_back(loader);
     if (!loader->has_epoch)
         begin(loader);
     const bl_data_batch *host = bl_data_feed_get(loader->feed, position);
-    if (host == NULL)
-        return end(batch);
-    give(loader, host, batch);
-    return true;
+    bool is_there = host != NULL ? give(loader, host, batch) : end(batch);
+    bl_data_object_drop(loader);
+    return is_there;
 }
 
 /* ---- questions -------------------------------------------------------------------------------------------------- */

@@ -12,9 +12,9 @@ belay_code bl_data_text_check(const char *bytes, int64_t n_bytes, const char *wh
     for (int64_t i = 0; i < n_bytes;) {
         int length = bl_utf8_length(bytes + i, n_bytes - i);
         if (bytes[i] == '\0')
-            return bl_error_set(error, BELAY_DATA_TEXT, "byte %lld of %s is NUL", (long long)i, what);
+            return bl_error_set(error, BELAY_DATA_TEXT, "byte %lld of %s is NUL", (long long)i + 1, what);
         if (length == 0)
-            return bl_error_set(error, BELAY_DATA_TEXT, "byte %lld of %s is not UTF-8 (0x%02X)", (long long)i, what,
+            return bl_error_set(error, BELAY_DATA_TEXT, "byte %lld of %s is not UTF-8 (0x%02X)", (long long)i + 1, what,
                                 (unsigned char)bytes[i]);
         i += length;
     }

@@ -45,7 +45,7 @@ belay_code bl_data_rows_blame(const bl_data_rows *rows, const bl_data_row *row, 
     if (rows->table != NULL)
         snprintf(error->what, sizeof error->what, "%s:%" PRId64 ": %.256s", bl_table_path(rows->table), row->line, old);
     else
-        snprintf(error->what, sizeof error->what, "text %" PRId64 ": %.256s", row->offset, old);
+        snprintf(error->what, sizeof error->what, "texts[%" PRId64 "]: %.256s", row->offset, old);
     return error->code;
 }
 

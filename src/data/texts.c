@@ -69,7 +69,7 @@ static belay_code check_options(const belay_text_options *o, bl_error *error)
     if (!(o->valid_split >= 0.0 && o->valid_split < 1.0))
         return bl_error_set(error, BELAY_CONF_VALUE, "valid_split is %g, it must be at least 0 and below 1",
                             o->valid_split);
-    return BELAY_OK;
+    return bl_data_seq_check(o->seq, error);
 }
 
 static int64_t or_default(int64_t value, int64_t otherwise) { return value != 0 ? value : otherwise; }

@@ -30,7 +30,7 @@ static belay_code fail(const bl_file_append *file, int number, bl_error *error)
     char buffer[128];
     belay_code code =
         bl_error_set(error, BELAY_FILE_WRITE, "cannot write '%s': %s", file->path, bl_error_errno(number, buffer));
-    bl_error_fact(error, "wanted %lld bytes at byte %lld", (long long)file->n_buffered, (long long)file->n_file);
+    bl_error_fact(error, "wanted %lld bytes at offset %lld", (long long)file->n_buffered, (long long)file->n_file);
     bl_error_advise(error, "Check free space and permissions; the lines before stand.");
     return code;
 }
@@ -67,7 +67,7 @@ static belay_code check_keep(const bl_file_append *file, int64_t n_bytes, int64_
         code = bl_error_set(error, BELAY_FILE_MISMATCH, "'%s' has %lld bytes, but had %lld when it was left",
                             file->path, (long long)n_bytes, (long long)keep);
     else
-        code = bl_error_set(error, BELAY_FILE_MISMATCH, "'%s' was left at byte %lld, but no line ends there",
+        code = bl_error_set(error, BELAY_FILE_MISMATCH, "'%s' was left with %lld bytes, but no line ends there",
                             file->path, (long long)keep);
     bl_error_advise(error, "Restore the file, or start a new run.");
     return code;

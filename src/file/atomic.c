@@ -173,7 +173,7 @@ static belay_code put(bl_file_atomic *file, const char *bytes, int64_t n_bytes, 
     if (failure == 0)
         return BELAY_OK;
     char act[96];
-    snprintf(act, sizeof act, "writing %lld bytes at byte %lld of", (long long)(n_bytes - n_written),
+    snprintf(act, sizeof act, "writing %lld bytes at offset %lld of", (long long)(n_bytes - n_written),
              (long long)file->n_out);
     return fail(file, failure, act, error);
 }

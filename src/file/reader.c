@@ -66,7 +66,7 @@ belay_code bl_file_read_at(int fd, const char *path, int64_t offset, void *into,
     if (n == n_bytes)
         return BELAY_OK;
     belay_code code = bl_error_set(error, BELAY_FILE_READ, "'%s' became shorter while it was read", path);
-    bl_error_fact(error, "wanted %lld bytes at byte %lld, got %lld", (long long)n_bytes, (long long)offset,
+    bl_error_fact(error, "wanted %lld bytes at offset %lld, got %lld", (long long)n_bytes, (long long)offset,
                   (long long)n);
     bl_error_advise(error, "Something else writes or cuts the file; read it when that is done.");
     return code;

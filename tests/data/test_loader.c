@@ -287,7 +287,7 @@ static void what_cannot_be_encoded_is_told(void **state)
         belay_tokenizer_from_json(ctx, "{\"version\":1,\"kind\":\"word\",\"keep_case\":true,\"tokens\":[\"a\"]}");
     int64_t ids[2];
     assert_int_equal(belay_tokenizer_encode(tokenizer, "a \xC3", 3, ids, 2), BELAY_DATA_TEXT);
-    assert_told(ctx, "byte 2 of the text is not UTF-8 (0xC3) (data.text)", "",
+    assert_told(ctx, "byte 3 of the text is not UTF-8 (0xC3) (data.text)", "",
                 "Save the file as UTF-8 without NUL bytes.");
     assert_int_equal(belay_tokenizer_encode(tokenizer, NULL, 3, ids, 2), BELAY_CONF_VALUE);
     assert_told(ctx, "encode: 3 bytes of text at NULL into 2 ids cannot be (conf.value)", "",
@@ -359,11 +359,7 @@ static void batches_that_cannot_be_are_named(void **state)
     assert_true(belay_loader_is_nil(
         belay_loader_open(ctx, "train.tsv", &(belay_loader_options){.batch = 21, .drop_last = true})));
     assert_told(ctx, "drop_last leaves no batch: 20 samples, batches of 21 (data.empty)", "",
-                "Check that the file has rows below its header.");
-    assert_true(
-        belay_loader_is_nil(belay_loader_open(ctx, "train.tsv", &(belay_loader_options){.data = {.seq = INT64_MAX}})));
-    assert_told(ctx, "no memory for the ids of the texts (0 so far) (mem.exhausted)", "",
-                "Use a smaller batch, sequence or model, or a machine with more memory.");
+                "Give a batch that the samples fill, or leave drop_last out.");
     belay_close(ctx);
 }
 
@@ -445,6 +441,100 @@ static void a_refused_sample_is_told_with_file_and_line_and_the_loop_goes_on(voi
     assert_true(belay_fault_get(ctx, 0, &fault));
     assert_string_equal(fault.sample, "samples.bin:51");
     assert_int_equal(belay_close(ctx), 3);
+}
+
+static belay_code get_without_memory(void *state, int64_t index, belay_sample *sample)
+{
+    belay_code code = callback(state, index, sample);
+    return code == BELAY_FILE_FORMAT ? BELAY_MEM_EXHAUSTED : code;
+}
+
+static void memory_that_ends_in_a_get_stays_mem_exhausted(void **state)
+{
+    (void)state;
+    for (int workers = 0; workers <= 2; workers += 2) {
+        int64_t bad = 5;
+        belay_context *ctx = opened(1);
+        belay_dataset *dataset =
+            belay_dataset_callback(ctx, 12, get_without_memory, &bad, &(belay_ids_options){.seq = 3});
+        belay_loader *batches = belay_loader_new(dataset, &(belay_loader_options){.batch = 4, .workers = workers});
+        belay_batch batch;
+        assert_true(belay_loader_next(batches, &batch));
+        assert_true(belay_loader_next(batches, &batch));
+        assert_int_equal(batch.code, BELAY_MEM_EXHAUSTED);
+        assert_true(belay_tensor_is_nil(batch.tokens));
+        assert_string_equal(told, "belay: sample 5 cannot be had (mem.exhausted)\n"
+                                  "    called at: the test\n"
+                                  "    the dataset: the checksum is \\x07wrong\n"
+                                  "    sample: samples.bin:51 (row 1 of the batch)\n"
+                                  "    when: epoch 0, batch 1 (micro-batch 0 of its window), step 0, rank 0\n"
+                                  "    try: Use a smaller batch, sequence or model, or a machine with more memory.\n");
+        assert_true(belay_loader_next(batches, &batch));
+        assert_int_equal(batch.code, BELAY_OK);
+        assert_int_equal(belay_close(ctx), 4);
+        told[0] = '\0';
+    }
+}
+
+static belay_loader *closed_by_get;
+static belay_code get_and_close(void *state, int64_t index, belay_sample *sample)
+{
+    if (index == 2)
+        belay_loader_close(closed_by_get);
+    return callback(state, index, sample);
+}
+
+static void a_loader_closed_inside_of_its_call_ends_after_it(void **state)
+{
+    (void)state;
+    int64_t bad = -1;
+    belay_context *ctx = opened(1);
+    belay_dataset *dataset = belay_dataset_callback(ctx, 4, get_and_close, &bad, &(belay_ids_options){.seq = 3});
+    for (int which = 0; which < 2; which++) {
+        belay_batch batch;
+        belay_loader *batches = closed_by_get = belay_loader_new(dataset, &(belay_loader_options){.batch = 4});
+        assert_true(which == 0 ? belay_loader_next(batches, &batch) : belay_loader_get(batches, 0, &batch));
+        assert_int_equal(batch.n_samples, 4);
+        assert_false(belay_tensor_is_alive(batch.tokens));
+    }
+    assert_string_equal(told, "");
+    assert_int_equal(belay_close(ctx), 0);
+}
+
+/* A size whose bytes cannot be counted is no lack of memory. */
+static void lengths_that_cannot_be_counted_are_named(void **state)
+{
+    (void)state;
+    const char *const texts[] = {"aa", "bb"}, *const labels[] = {"x", "y"};
+    const int64_t ids[] = {1, 2}, classes[] = {0, 1}, seqs[] = {INT64_MAX, INT64_MAX / 8};
+    static const char advice[] = "Give the number of ids at which a text is cut, such as 20.";
+    int64_t bad = -1;
+    char what[200];
+    belay_context *ctx = opened(1);
+    for (size_t i = 0; i < sizeof seqs / sizeof seqs[0]; i++) {
+        const belay_ids_options options = {.seq = seqs[i]};
+        snprintf(what, sizeof what,
+                 "seq is %lld: the most ids that a sample can have are 1152921504606845951 (size.overflow)",
+                 (long long)seqs[i]);
+        assert_true(
+            belay_dataset_is_nil(belay_dataset_texts(ctx, texts, labels, 2, &(belay_text_options){.seq = seqs[i]})));
+        assert_told(ctx, what, "", advice);
+        assert_true(belay_dataset_is_nil(belay_dataset_open(ctx, "x.tsv", &(belay_text_options){.seq = seqs[i]})));
+        assert_told(ctx, what, "", advice);
+        assert_true(belay_dataset_is_nil(belay_dataset_ids(ctx, ids, classes, 2, &options)));
+        assert_told(ctx, what, "", advice);
+        assert_true(belay_dataset_is_nil(belay_dataset_callback(ctx, 2, callback, &bad, &options)));
+        assert_told(ctx, what, "", advice);
+    }
+    const belay_ids_options long_ones = {.seq = INT64_C(1) << 59};
+    assert_true(belay_dataset_is_nil(belay_dataset_ids(ctx, ids, classes, 2, &long_ones)));
+    assert_told(ctx, "belay_dataset_ids: 2 samples of 576460752303423488 ids are too many (size.overflow)", "",
+                "Make the tensor smaller, or cut the work into parts.");
+    belay_dataset *dataset = belay_dataset_callback(ctx, 2, callback, &bad, &long_ones);
+    assert_true(belay_loader_is_nil(belay_loader_new(dataset, NULL)));
+    assert_told(ctx, "a batch of 2 samples of 576460752303423488 ids is too large (size.overflow)", "",
+                "Make the tensor smaller, or cut the work into parts.");
+    assert_int_equal(belay_close(ctx), 0);
 }
 
 static void ids_in_memory_are_copied_and_not_judged(void **state)
@@ -596,6 +686,9 @@ int main(void)
         cmocka_unit_test(a_dataset_without_validation_part_says_so),
         cmocka_unit_test(an_unseen_label_is_named_with_its_line),
         cmocka_unit_test(a_refused_sample_is_told_with_file_and_line_and_the_loop_goes_on),
+        cmocka_unit_test(memory_that_ends_in_a_get_stays_mem_exhausted),
+        cmocka_unit_test(a_loader_closed_inside_of_its_call_ends_after_it),
+        cmocka_unit_test(lengths_that_cannot_be_counted_are_named),
         cmocka_unit_test(ids_in_memory_are_copied_and_not_judged),
         cmocka_unit_test(texts_in_memory_are_a_dataset_too),
         cmocka_unit_test(nil_objects_absorb),

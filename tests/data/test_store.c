@@ -255,7 +255,7 @@ static void each_label_keeps_a_row_for_training(void **state)
 
 #define LABEL_ADVICE  "    try: Evaluate on data with the labels of the training file.\n"
 #define SINGLE_ADVICE "    try: Train on data with at least two labels and two different tokens.\n"
-#define EMPTY_ADVICE  "    try: Check that the file has rows below its header.\n"
+#define EMPTY_ADVICE  "    try: Give at least one sample: of a file, check that it has rows below its header.\n"
 
 static void a_label_not_seen_in_training_is_named_with_its_line(void **state)
 {
@@ -344,7 +344,7 @@ static void texts_from_memory_are_named_by_number(void **state)
     const char *const texts[] = {"ab", "b\xFF"}, *const labels[] = {"x", "y"};
     check_ok(bl_data_rows_from(&s->rows, texts, labels, 2, &error), &error);
     check_error(bl_data_store_fill(&s->store, &s->rows, &s->plan, &error), &error,
-                "belay: text 1: byte 1 of the text is not UTF-8 (0xFF) (data.text)\n"
+                "belay: texts[1]: byte 2 of the text is not UTF-8 (0xFF) (data.text)\n"
                 "    try: Save the file as UTF-8 without NUL bytes.\n");
     free_setting(s);
     s = new_setting();
@@ -353,7 +353,7 @@ static void texts_from_memory_are_named_by_number(void **state)
     const char *const missing[] = {"x", NULL};
     check_ok(bl_data_rows_from(&s->rows, texts, missing, 2, &error), &error);
     check_error(bl_data_store_fill(&s->store, &s->rows, &s->plan, &error), &error,
-                "belay: text 1: the label is NULL (data.row)\n"
+                "belay: texts[1]: the label is NULL (data.row)\n"
                 "    try: Fix the row at the file and line named.\n");
     free_setting(s);
 }

@@ -95,13 +95,13 @@ static void texts_that_are_no_text_are_refused(void **state)
     (void)state;
     bl_data_pieces pieces = {0};
     check_error(bl_data_pieces_set(&pieces, BELAY_TOKENS_CHAR, false, "ab\xFF", 3, &error), &error,
-                "belay: byte 2 of the text is not UTF-8 (0xFF) (data.text)\n"
+                "belay: byte 3 of the text is not UTF-8 (0xFF) (data.text)\n"
                 "    try: Save the file as UTF-8 without NUL bytes.\n");
     check_error(bl_data_pieces_set(&pieces, BELAY_TOKENS_CHAR, false, "a\0b", 3, &error), &error,
-                "belay: byte 1 of the text is NUL (data.text)\n"
+                "belay: byte 2 of the text is NUL (data.text)\n"
                 "    try: Save the file as UTF-8 without NUL bytes.\n");
     check_error(bl_data_pieces_set(&pieces, BELAY_TOKENS_WORD, false, "\xED\xA0\x80", 3, &error), &error,
-                "belay: byte 0 of the text is not UTF-8 (0xED) (data.text)\n"
+                "belay: byte 1 of the text is not UTF-8 (0xED) (data.text)\n"
                 "    try: Save the file as UTF-8 without NUL bytes.\n");
     bl_data_pieces_fini(&pieces);
 }

@@ -80,13 +80,13 @@ static void a_file_that_is_not_the_one_left_is_refused_and_stays(void **state)
                 "belay: 'm' has 8 bytes, but had 12 when it was left (file.mismatch)\n"
                 "    try: Restore the file, or start a new run.\n");
     check_error(bl_file_append_open("m", 5, &file, &error), &error,
-                "belay: 'm' was left at byte 5, but no line ends there (file.mismatch)\n"
+                "belay: 'm' was left with 5 bytes, but no line ends there (file.mismatch)\n"
                 "    try: Restore the file, or start a new run.\n");
     assert_file_is("m", "one\ntwo\n");
     mkdir("folder", 0777);
     check_error(bl_file_append_open("folder", 0, &file, &error), &error,
                 "belay: cannot write 'folder': Is a directory (file.write)\n"
-                "    wanted 0 bytes at byte 0\n" LINES_ADVICE);
+                "    wanted 0 bytes at offset 0\n" LINES_ADVICE);
     check_error(bl_file_append_open("/dev/null", 0, &file, &error), &error,
                 "belay: cannot write '/dev/null': it is a character device (file.write)\n"
                 "    try: Check free space and permissions; what stood there before is untouched.\n");
@@ -116,7 +116,7 @@ static void a_failed_flush_keeps_the_lines_for_the_next(void **state)
         bl_file_fail_at(-1, BL_FILE_FAIL_EIO);
         check_error(code, &error,
                     "belay: cannot write 'm': No space left on device (file.write)\n"
-                    "    wanted 4 bytes at byte 4\n" LINES_ADVICE);
+                    "    wanted 4 bytes at offset 4\n" LINES_ADVICE);
         assert_file_is("m", "one\n");
     }
     check_ok(bl_file_append_close(file, &error), &error);

@@ -152,7 +152,7 @@ static void after_a_failure_the_writer_repeats_it(void **state)
     char *bytes = calloc(1, 1 << 20);
     bl_file_fail_at(0, BL_FILE_FAIL_ENOSPC);
     const char *expected = "belay: cannot write 'a': No space left on device (file.write)\n"
-                           "    while writing 1048576 bytes at byte 0 of '.a.tmp'\n" WRITE_ADVICE;
+                           "    while writing 1048576 bytes at offset 0 of '.a.tmp'\n" WRITE_ADVICE;
     check_error(bl_file_atomic_write(file, bytes, 1 << 20, &error), &error, expected);
     bl_file_fail_at(-1, BL_FILE_FAIL_EIO);
     memset(&error, 0, sizeof error);
@@ -281,7 +281,7 @@ static void a_limit_on_file_size_is_reported_and_the_old_file_stays(void **state
         render_error(&error, text, sizeof text);
         bool right = code == BELAY_FILE_WRITE &&
                      strstr(text, "belay: cannot write 'a': File too large (file.write)\n") &&
-                     strstr(text, " at byte 5000 of '.a.tmp'\n");
+                     strstr(text, " at offset 5000 of '.a.tmp'\n");
         _exit(right ? 0 : 2);
     }
     int status;

@@ -95,7 +95,7 @@ static void a_file_that_shrank_is_named(void **state)
     assert_memory_equal(buffer, "45", 2);
     check_error(bl_file_read_at(fd, "a", 3, buffer, 8, &error), &error,
                 "belay: 'a' became shorter while it was read (file.read)\n"
-                "    wanted 8 bytes at byte 3, got 2\n"
+                "    wanted 8 bytes at offset 3, got 2\n"
                 "    try: Something else writes or cuts the file; read it when that is done.\n");
     close(fd);
 }

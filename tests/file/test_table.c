@@ -251,7 +251,7 @@ static void expect_empty(const char *path, const char *content, const char *expe
     bl_table_close(table);
 }
 
-#define EMPTY_ADVICE "    try: Check that the file has rows below its header.\n"
+#define EMPTY_ADVICE "    try: Give at least one sample: of a file, check that it has rows below its header.\n"
 
 static void a_file_without_rows_says_so(void **state)
 {
@@ -279,7 +279,7 @@ static void files_that_cannot_be_read_are_named(void **state)
                 "    try: Check that the path exists and may be read.\n");
 }
 
-#define COLUMN_ADVICE "    try: Name the columns with --text and --label.\n"
+#define COLUMN_ADVICE "    try: Name the columns of the texts and the labels (options text and label; --text and --label).\n"
 
 static void a_missing_column_names_those_present(void **state)
 {
