@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-/* Gets each fault and warning as the paragraph that a person reads.  Called on the thread that uses the context. */
+/* Gets each fault and warning as the paragraph that a person reads.  Called on the thread that uses the context, in the
+ * middle of the call that met it: of that context it may ask questions, and change nothing. */
 typedef void (*belay_log_function)(void *state, belay_code code, const char *text);
 
 /* Writes the paragraph to stderr. */
@@ -35,7 +36,9 @@ typedef struct belay_options {
 BELAY_API belay_context *belay_open(const belay_options *options);
 
 /* Frees everything of the context: tensors, modules, optimizers, loaders.  Gives an exit status: 0 when no fault has
- * come since the last step that was applied, else that of the first one's group. */
+ * come since the last step that was applied, else that of the first one's group.  From then on handles of tensors and
+ * scopes find no context and do nothing; the pointer itself, and those to modules, optimizers, data and runs, must not
+ * be used.  Refused (conf.order) inside of a call that uses the context: a forward, a function of the user's. */
 BELAY_API int belay_close(belay_context *context);
 
 /* False for a context that could not be opened. */
@@ -70,7 +73,8 @@ BELAY_API bool belay_fault_get(const belay_context *context, int64_t number, bel
 BELAY_API bool belay_fault_first(const belay_context *context, belay_fault *out);
 BELAY_API void belay_faults_clear(belay_context *context);
 
-/* Raises a fault of the caller's own (a dataset, a user's op): as if Belay had found it here. */
+/* Raises a fault of the caller's own (a dataset, a user's op): as if Belay had found it here.  A code that is no fault's
+ * is conf.value. */
 BELAY_API void belay_fault_raise(belay_context *context, belay_code code, const char *format, ...) BELAY_PRINTF(3, 4);
 
 /* A label that stands in reports as the site, for callers from other languages.  Copied.  "": reports name no
@@ -80,9 +84,10 @@ BELAY_API void belay_site_pop(belay_context *context);
 
 /* ---- scopes ---------------------------------------------------------------------------------------------------------- */
 
-/* Owns the temporaries made while it is the innermost one.  docs/lifetime.md has the rules. */
+/* Owns the temporaries made while it is the innermost one.  docs/lifetime.md has the rules.  A small handle as
+ * belay_tensor is: closing one twice, one that was made up or one of a closed context is never undefined. */
 typedef struct belay_scope {
-    belay_context *context;
+    uint32_t context; /* which context, 0 for nil */
     uint32_t depth;
     uint32_t serial;
 } belay_scope;

@@ -7,7 +7,8 @@
  *
  * Makers never return NULL: after a fault (conf.value for a required option that is 0, mem.exhausted) they return a nil
  * module, which absorbs: it has no parameters, and its forward returns nil.  A module with a part that could not be
- * made is nil as well, so that a model is never trained without one. */
+ * made is nil as well, so that a model is never trained without one.  So is a module that was freed, and using it is the
+ * fault life.stale: while its context is open and it is one of the last 4,096 that were freed. */
 #ifndef BELAY_NN_H
 #define BELAY_NN_H
 
@@ -21,6 +22,10 @@ typedef struct belay_module belay_module;
 
 /* ---- using a module -------------------------------------------------------------------------------------------------- */
 
+/* The most modules below each other, and the most forwards inside of each other: size.overflow names the layer of a
+ * forward that comes to call itself. */
+#define BELAY_MAX_NESTING 256
+
 /* Runs the module; faults inside of it name its layer path ("classifier.lstm"). */
 BELAY_API belay_tensor belay_forward(belay_module *module, belay_tensor x);
 
@@ -29,8 +34,9 @@ BELAY_API belay_tensor belay_forward(belay_module *module, belay_tensor x);
 BELAY_API void belay_module_training_set(belay_module *module, bool training);
 BELAY_API bool belay_module_training_get(const belay_module *module);
 
-/* Frees a root and all that hangs from it; the handles of its parameters are stale from then on.  A child is refused
- * (conf.value): it dies with its parent. */
+/* Frees a root and all that hangs from it; the handles of its parameters are stale from then on.  Refused are a child,
+ * which dies with its parent, and the model of a belay_run, which goes with it (conf.value); and a tree with a module at
+ * work: inside of its own forward, or of belay_train, belay_evaluate or belay_predict over it (conf.order). */
 BELAY_API void belay_module_free(belay_module *module);
 
 /* True for NULL, for what a maker returned after a fault, and when a part of the module is missing. */
@@ -82,7 +88,8 @@ typedef struct belay_module_kind {
     const char *name; /* of its layer where it is a root; static text */
     int64_t n_bytes;  /* of the module's own struct */
     belay_tensor (*forward)(belay_module *module, belay_tensor x);
-    void (*free)(void *self); /* frees what the struct holds besides parameters and children; NULL: nothing */
+    void (*free)(void *self); /* frees what the struct holds besides parameters and children; NULL: nothing.  Calls
+                                 nothing of Belay but belay_module_free, for roots of its own */
 } belay_module_kind;
 
 /* A module of that kind, without parameters.  `kind` must outlive it.  Its struct starts as zeros. */

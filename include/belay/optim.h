@@ -72,7 +72,7 @@ BELAY_API belay_optimizer *belay_adam_over(belay_context *context, const belay_t
 BELAY_API belay_optimizer *belay_adamw_over(belay_context *context, const belay_tensor *parameters, int64_t n,
                                             const belay_adam_options *options);
 
-/* Frees it before its context closes. */
+/* Frees it before its context closes.  Refused (conf.order) inside of its own step and of a belay_train over it. */
 BELAY_API void belay_optimizer_free(belay_optimizer *optimizer);
 
 /* Closes the window: one update of every parameter that has a gradient, which is used up.  A parameter without one is

@@ -38,6 +38,8 @@ static const code_row *row_of(belay_code code)
     return &unknown_row;
 }
 
+bool bl_error_is_code(belay_code code) { return code != BELAY_OK && row_of(code) != &unknown_row; }
+
 const char *belay_code_name(belay_code code) { return row_of(code)->name; }
 const char *belay_code_why(belay_code code) { return row_of(code)->why; }
 const char *belay_code_advice(belay_code code) { return row_of(code)->advice; }

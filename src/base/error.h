@@ -15,6 +15,9 @@
 
 #include "base/attributes.h"
 
+/* A row of the list of faults: neither BELAY_OK nor a number that is no code. */
+bool bl_error_is_code(belay_code code);
+
 typedef struct bl_error {
     belay_code code;
     char what[384];   /* the headline, without the code */

@@ -35,6 +35,10 @@ static void rule_function(belay_context *context, bl_node *node, belay_tensor *g
     call->node = node;
     call->function->backward(call, call->state, node->grad, node->n_out, grad_in, node->n_in);
     for (int k = 0; k < node->n_in; k++) {
+        if (belay_tensor_is_nil(node->in[k].leaf)) { /* left out, or dead before the op was recorded */
+            grad_in[k] = (belay_tensor){0};
+            continue;
+        }
         const bl_slot *slot = bl_slot_use(context, grad_in[k]);
         belay_shape shape = belay_tensor_shape(grad_in[k]);
         bool fits =
@@ -98,14 +102,16 @@ static void run_forward(belay_function_call *call, const belay_tensor *in, int n
     context->is_gating = was_gating || was_recording;
     context->recording = false;
     belay_scope scope = belay_scope_open(context);
-    uint32_t floor = bl_scope_floor_set(context);
-    call->function->forward(call, call->state, in, n_in, out, n_out);
-    context->floor = floor;
-    while (scope.context != NULL && context->depth > scope.depth) /* what forward left open */
-        belay_scope_close((belay_scope){context, context->depth, context->scopes[context->depth].serial});
-    for (int o = 0; o < n_out; o++)
-        out[o] = hand_out(context, out[o]);
-    belay_scope_close(scope);
+    if (scope.context != 0) { /* else as many stand inside of each other as there can be, which was told */
+        uint32_t floor = bl_scope_floor_set(context);
+        call->function->forward(call, call->state, in, n_in, out, n_out);
+        context->floor = floor;
+        while (context->depth > scope.depth) /* what forward left open */
+            belay_scope_close((belay_scope){context->number, context->depth, context->scopes[context->depth].serial});
+        for (int o = 0; o < n_out; o++)
+            out[o] = hand_out(context, out[o]);
+        belay_scope_close(scope);
+    }
     context->is_gating = was_gating;
     context->recording = was_recording;
 }

@@ -279,20 +279,22 @@ static void walk_node(belay_context *context, bl_node *node)
     uint32_t layer = context->layer_text;
     context->site = node->site;
     bl_layer_set(context, node->layer);
+    node->is_walked = true; /* from here on: a rule that walks back itself does not come here again */
     belay_scope scope = belay_scope_open(context);
-    uint32_t floor = bl_scope_floor_set(context);
-    node->rule(context, node, grad_in);
-    for (int k = 0; k < node->n_in; k++)
-        if (node->in[k].is_wanted && !belay_tensor_is_nil(grad_in[k]))
-            route(context, &node->in[k], grad_in[k]);
-    context->floor = floor;
-    belay_scope_close(scope);
+    if (scope.context != 0) { /* else as many are open as there can be, which was told */
+        uint32_t floor = bl_scope_floor_set(context);
+        node->rule(context, node, grad_in);
+        for (int k = 0; k < node->n_in; k++)
+            if (node->in[k].is_wanted && !belay_tensor_is_nil(grad_in[k]))
+                route(context, &node->in[k], grad_in[k]);
+        context->floor = floor;
+        belay_scope_close(scope);
+    }
     context->site = site;
     bl_layer_set(context, layer);
     if (grad_in != few)
         bl_free(grad_in);
     release_holdings(context, node);
-    node->is_walked = true;
 }
 
 static void walk(belay_context *context, bl_node *from)

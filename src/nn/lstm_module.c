@@ -186,16 +186,18 @@ static const belay_module_kind lstm_kind = {"lstm", sizeof(lstm), lstm_forward, 
 
 belay_lstm_result belay_lstm_module_run(belay_module *module, belay_tensor x, belay_tensor h0, belay_tensor c0)
 {
-    if (belay_module_is_nil(module) || belay_tensor_is_nil(x))
+    size_t length = 0;
+    BL_ENTER(bl_module_context(module));
+    if (bl_module_use(module) == NULL || belay_tensor_is_nil(x))
         return (belay_lstm_result){0};
-    BL_ENTER(module->context);
     if (module->kind != &lstm_kind) {
         bl_context_raise(module->context, BELAY_CONF_VALUE, "module %s is no lstm", belay_module_name(module));
         return (belay_lstm_result){0};
     }
-    size_t length = bl_layer_push(module->context, belay_module_name(module));
+    if (!bl_module_begin(module, &length))
+        return (belay_lstm_result){0};
     belay_lstm_result result = run(module, x, h0, c0);
-    bl_layer_pop(module->context, length);
+    bl_module_end(module, length);
     return result;
 }
 

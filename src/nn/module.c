@@ -19,6 +19,27 @@ static bool is_whole(const belay_module *module)
     return module != NULL && module->context != NULL && !module->is_broken;
 }
 
+static void raise_advised(belay_context *context, belay_code code, const char *what, const char *advice)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, code);
+    snprintf(f.what, sizeof f.what, "%s", what);
+    snprintf(f.advice, sizeof f.advice, "%s", advice);
+    bl_context_fault(context, &f);
+}
+
+belay_context *bl_module_use(const belay_module *module)
+{
+    char what[300];
+    if (is_whole(module))
+        return module->context;
+    if (module != NULL && module->is_freed && !module->context->is_closing) {
+        snprintf(what, sizeof what, "module %.200s was used after it had been freed", belay_module_name(module));
+        raise_advised(module->context, BELAY_LIFE_STALE, what, "Free a module when nothing uses it any more.");
+    }
+    return NULL;
+}
+
 static void set_broken(belay_module *module)
 {
     for (; module != NULL; module = module->parent)
@@ -41,11 +62,21 @@ static void entries_fini(belay_context *context, bl_module_entries *entries)
         bl_free(entries->entry[i].path);
     }
     bl_free(entries->entry);
+    *entries = (bl_module_entries){0};
 }
 
+static void shell_free(void *object)
+{
+    belay_module *module = object;
+    bl_free(module->name);
+    bl_free(module);
+}
+
+/* Everything but the shell, which tells that the module was freed.  It is dead before its kind's own part is called. */
 static void destroy(void *object)
 {
     belay_module *module = object;
+    module->is_broken = module->is_freed = true;
     for (int64_t i = 0; i < module->n_children; i++)
         destroy(module->child[i]);
     entries_fini(module->context, &module->parameters);
@@ -54,9 +85,10 @@ static void destroy(void *object)
         module->kind->free(module->self);
     bl_free(module->child);
     bl_free(module->self);
-    bl_free(module->name);
     bl_free(module->path);
-    bl_free(module);
+    char *name = module->name != NULL ? module->name : bl_strdup(module->kind->name);
+    *module = (belay_module){.context = module->context, .name = name, .is_broken = true, .is_freed = true};
+    bl_context_bury(module->context, &module->grave, shell_free);
 }
 
 static bool check_kind(belay_context *context, const belay_module_kind *kind)
@@ -88,17 +120,48 @@ belay_module *belay_module_new(belay_context *context, const belay_module_kind *
     return module;
 }
 
-void belay_module_free(belay_module *module)
+void bl_module_hold(belay_module *module) { module->n_uses++; }
+void bl_module_release(belay_module *module) { module->n_uses--; }
+
+const belay_module *bl_module_held(const belay_module *module)
 {
-    if (module == NULL || module->context == NULL)
-        return;
-    BL_ENTER(module->context);
+    const belay_module *found = module->n_uses > 0 ? module : NULL;
+    for (int64_t i = 0; i < module->n_children && found == NULL; i++)
+        found = bl_module_held(module->child[i]);
+    return found;
+}
+
+void bl_module_belong(belay_module *module, const char *owner) { module->owner = owner; }
+
+/* False after a fault: a child, what belongs to something else, and a tree with a module at work stay. */
+static bool may_be_freed(const belay_module *module)
+{
+    char what[384];
+    const belay_module *held = bl_module_held(module);
     if (module->parent != NULL) {
         bl_context_raise(module->context, BELAY_CONF_VALUE, "module %s was freed, but it dies with its parent %s",
                          module->path, belay_module_name(module->parent));
-        return;
+    } else if (module->owner != NULL) {
+        snprintf(what, sizeof what, "module %.100s was freed, but it belongs to %.240s", belay_module_name(module),
+                 module->owner);
+        raise_advised(module->context, BELAY_CONF_VALUE, what, "Close that: the module goes with it.");
+    } else if (held != NULL) {
+        snprintf(what, sizeof what, "module %.100s was freed while %.200s%s is at work", belay_module_name(module),
+                 held == module ? "it" : held->path, held == module ? "" : " in it");
+        raise_advised(module->context, BELAY_CONF_ORDER, what,
+                      "Free it after its forward, or the training that uses it, has returned.");
+    } else {
+        return true;
     }
-    belay_context *context = module->context;
+    return false;
+}
+
+void belay_module_free(belay_module *module)
+{
+    belay_context *context = bl_module_context(module);
+    BL_ENTER(context);
+    if (context == NULL || (module->is_freed && bl_module_use(module) == NULL) || !may_be_freed(module))
+        return;
     bl_context_forget(context, module);
     destroy(module);
 }
@@ -187,10 +250,10 @@ static belay_tensor draw(belay_context *context, belay_dtype dtype, const belay_
 belay_tensor belay_module_add_parameter(belay_module *module, const char *name, belay_dtype dtype, belay_shape shape,
                                         belay_init init)
 {
-    if (!is_whole(module))
+    BL_ENTER(bl_module_context(module));
+    belay_context *context = bl_module_use(module);
+    if (context == NULL)
         return (belay_tensor){0};
-    belay_context *context = module->context;
-    BL_ENTER(context);
     bool is_legal = name_is_legal(module, name);
     if (is_legal && !belay_dtype_is_float(dtype)) {
         bl_context_raise(context, BELAY_TYPE_DTYPE, "parameter %s of module %s cannot be %s: it has a gradient", name,
@@ -212,10 +275,10 @@ belay_tensor belay_module_add_parameter(belay_module *module, const char *name, 
 
 belay_tensor belay_module_add_buffer(belay_module *module, const char *name, belay_tensor tensor)
 {
-    if (!is_whole(module))
+    BL_ENTER(bl_module_context(module));
+    belay_context *context = bl_module_use(module);
+    if (context == NULL)
         return (belay_tensor){0};
-    belay_context *context = module->context;
-    BL_ENTER(context);
     const bl_slot *slot = bl_slot_use(context, tensor);
     bool is_legal = slot != NULL && name_is_legal(module, name);
     if (is_legal && (slot->requires_grad || slot->owner == BL_OWNER_OBJECT)) {
@@ -257,11 +320,23 @@ static bool rename_below(belay_module *module)
     return renamed;
 }
 
+/* Modules that stand below each other, this one counted. */
+static int height_of(const belay_module *module)
+{
+    int height = 0;
+    for (int64_t i = 0; i < module->n_children; i++) {
+        int below = height_of(module->child[i]);
+        height = below > height ? below : height;
+    }
+    return height + 1;
+}
+
 static bool child_is_legal(belay_module *module, const char *name, const belay_module *child)
 {
     const belay_module *root = module;
-    while (root->parent != NULL)
-        root = root->parent;
+    int depth = height_of(child) + 1;
+    for (; root->parent != NULL; root = root->parent)
+        depth++;
     if (!name_is_legal(module, name))
         return false;
     if (child->context != module->context) {
@@ -269,21 +344,29 @@ static bool child_is_legal(belay_module *module, const char *name, const belay_m
                          belay_module_name(child));
         return false;
     }
-    if (child->parent == NULL && child != root)
+    char why[256] = "";
+    if (child == root)
+        snprintf(why, sizeof why, "it is above it");
+    else if (child->parent != NULL)
+        snprintf(why, sizeof why, "it has a parent");
+    else if (child->owner != NULL)
+        snprintf(why, sizeof why, "it belongs to %.200s", child->owner);
+    else if (depth > BELAY_MAX_NESTING)
+        snprintf(why, sizeof why, "%d modules would stand below each other, the most is %d", depth, BELAY_MAX_NESTING);
+    if (why[0] == '\0')
         return true;
-    bl_context_raise(module->context, BELAY_CONF_VALUE, "module %s cannot become %s of module %s: it %s",
-                     belay_module_name(child), name, belay_module_name(module),
-                     child == root ? "is above it" : "has a parent");
+    bl_context_raise(module->context, BELAY_CONF_VALUE, "module %s cannot become %s of module %s: %s",
+                     belay_module_name(child), name, belay_module_name(module), why);
     return false;
 }
 
 belay_module *belay_module_add_child(belay_module *module, const char *name, belay_module *child)
 {
-    if (!is_whole(module))
-        return &nil_module;
-    BL_ENTER(module->context);
+    BL_ENTER(bl_module_context(module));
     char *own = NULL;
-    if (is_whole(child) && child_is_legal(module, name, child)) {
+    if (bl_module_use(module) == NULL)
+        return &nil_module;
+    if (bl_module_use(child) != NULL && child_is_legal(module, name, child)) {
         own = bl_strdup(name);
         if (own == NULL ||
             !bl_grow(&module->child, &module->children_capacity, module->n_children + 1, sizeof(belay_module *))) {
@@ -309,20 +392,51 @@ belay_module *belay_module_add_child(belay_module *module, const char *name, bel
 
 /* ---- using */
 
+static bool raise_depth(const belay_module *module)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, BELAY_SIZE_OVERFLOW);
+    snprintf(f.what, sizeof f.what,
+             "the forward of module %.200s would be one of %d inside of each other, the most is %d",
+             belay_module_name(module), BELAY_MAX_NESTING + 1, BELAY_MAX_NESTING);
+    bl_report_fault_fact(&f, "layer: %s", module->context->layer);
+    snprintf(f.advice, sizeof f.advice, "Look for a module whose forward comes to call itself.");
+    bl_context_fault(module->context, &f);
+    return false;
+}
+
+bool bl_module_begin(belay_module *module, size_t *length)
+{
+    if (module->context->n_forwards >= BELAY_MAX_NESTING)
+        return raise_depth(module);
+    *length = bl_layer_push(module->context, belay_module_name(module));
+    module->context->n_forwards++;
+    bl_module_hold(module);
+    return true;
+}
+
+void bl_module_end(belay_module *module, size_t length)
+{
+    bl_module_release(module);
+    module->context->n_forwards--;
+    bl_layer_pop(module->context, length);
+}
+
 belay_tensor belay_forward(belay_module *module, belay_tensor x)
 {
-    if (!is_whole(module) || belay_tensor_is_nil(x))
+    size_t length = 0;
+    BL_ENTER(bl_module_context(module));
+    if (bl_module_use(module) == NULL || belay_tensor_is_nil(x) || !bl_module_begin(module, &length))
         return (belay_tensor){0};
-    BL_ENTER(module->context);
-    size_t length = bl_layer_push(module->context, belay_module_name(module));
     belay_tensor y = module->kind->forward(module, x);
-    bl_layer_pop(module->context, length);
+    bl_module_end(module, length);
     return y;
 }
 
 void belay_module_training_set(belay_module *module, bool training)
 {
-    if (module == NULL || module->context == NULL)
+    BL_ENTER(bl_module_context(module));
+    if (bl_module_context(module) == NULL || (module->is_freed && bl_module_use(module) == NULL))
         return;
     module->is_training = training;
     for (int64_t i = 0; i < module->n_children; i++)
@@ -339,7 +453,7 @@ const char *belay_module_name(const belay_module *module)
 {
     if (module == NULL || module->context == NULL)
         return "";
-    return module->name != NULL ? module->name : module->kind->name;
+    return module->name != NULL ? module->name : module->kind != NULL ? module->kind->name : "";
 }
 
 /* ---- walking */

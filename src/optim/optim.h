@@ -70,7 +70,11 @@ struct belay_optimizer {
     belay_tensor used, t, state, partial;
     bl_optim_entry *entry;
     int64_t n_entries;
+    int n_uses; /* calls that work with it and have not ended: it is not freed meanwhile */
 };
+
+void bl_optim_hold(belay_optimizer *optimizer);
+void bl_optim_release(belay_optimizer *optimizer);
 
 /* What to optimize; `name` may be NULL: then each tensor's own, or its number. */
 typedef struct bl_optim_list {

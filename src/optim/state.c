@@ -36,12 +36,20 @@ static void optimizer_free(void *object)
     bl_free(o);
 }
 
+void bl_optim_hold(belay_optimizer *o) { o->n_uses++; }
+void bl_optim_release(belay_optimizer *o) { o->n_uses--; }
+
 void belay_optimizer_free(belay_optimizer *o)
 {
     if (o == NULL || o->context == NULL)
         return;
     BL_ENTER(o->context);
     belay_context *context = o->context;
+    if (o->n_uses > 0) {
+        bl_context_raise(context, BELAY_CONF_ORDER,
+                         "an optimizer was freed inside of its own step, or of the training that uses it");
+        return;
+    }
     bl_context_forget(context, o);
     optimizer_free(o);
 }

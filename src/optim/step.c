@@ -189,6 +189,7 @@ void belay_optimizer_step(belay_optimizer *o)
     if (o == NULL || o->context == NULL)
         return;
     BL_ENTER(o->context);
+    bl_optim_hold(o);
     run_hooks(o);
     belay_scope scope = belay_scope_open(o->context);
     if (launch(o))
@@ -196,6 +197,7 @@ void belay_optimizer_step(belay_optimizer *o)
     belay_scope_close(scope);
     open_window(o);
     o->context->step++;
+    bl_optim_release(o);
 }
 
 void belay_optimizer_discard(belay_optimizer *o)

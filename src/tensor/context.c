@@ -29,7 +29,8 @@ static bool table_enter(belay_context *context)
     pthread_mutex_lock(&table_lock);
     for (uint32_t place = 0; place < MAX_CONTEXTS && !entered; place++)
         if (table[place].context == NULL && table[place].use < UINT32_MAX / MAX_CONTEXTS - 1) {
-            context->number = place + MAX_CONTEXTS * ++table[place].use;
+            __atomic_store_n(&table[place].use, table[place].use + 1, __ATOMIC_RELEASE);
+            context->number = place + MAX_CONTEXTS * table[place].use;
             __atomic_store_n(&table[place].context, context, __ATOMIC_RELEASE);
             entered = true;
         }
@@ -44,10 +45,25 @@ static void table_leave(belay_context *context)
     pthread_mutex_unlock(&table_lock);
 }
 
-belay_context *bl_tensor_context(belay_tensor tensor)
+/* Looks at no context but the one that is found: another thread may be closing any other. */
+belay_context *bl_context_find(uint32_t number)
 {
-    belay_context *context = __atomic_load_n(&table[tensor.context % MAX_CONTEXTS].context, __ATOMIC_ACQUIRE);
-    return context != NULL && context->number == tensor.context ? context : NULL;
+    uint32_t place = number % MAX_CONTEXTS;
+    belay_context *context = __atomic_load_n(&table[place].context, __ATOMIC_ACQUIRE);
+    uint32_t use = __atomic_load_n(&table[place].use, __ATOMIC_ACQUIRE);
+    return use != 0 && use == number / MAX_CONTEXTS ? context : NULL;
+}
+
+belay_context *bl_tensor_context(belay_tensor tensor) { return bl_context_find(tensor.context); }
+
+belay_code bl_tensor_foreign(belay_tensor tensor, const char **words)
+{
+    uint32_t use = tensor.context / MAX_CONTEXTS;
+    bool was_given = use != 0 && use <= __atomic_load_n(&table[tensor.context % MAX_CONTEXTS].use, __ATOMIC_ACQUIRE);
+    *words = !was_given                          ? "is a handle that no context ever gave"
+             : bl_tensor_context(tensor) != NULL ? "belongs to another context"
+                                                 : "belongs to another context, which is closed";
+    return was_given ? BELAY_LIFE_FOREIGN : BELAY_LIFE_STALE;
 }
 
 belay_context *belay_tensor_context(belay_tensor tensor) { return bl_tensor_context(tensor); }
@@ -93,14 +109,27 @@ static belay_code open_parts(belay_context *context, const belay_options *option
     return BELAY_OK;
 }
 
+static void free_oldest_grave(belay_context *context)
+{
+    bl_grave *grave = context->first_grave;
+    context->first_grave = grave->next;
+    context->n_graves--;
+    grave->free(grave);
+}
+
 static void free_context(belay_context *context)
 {
+    context->is_closing = true;
     while (context->members != NULL) {
         bl_member *member = context->members;
         context->members = member->next;
+        if (member->next != NULL)
+            member->next->previous = NULL;
         member->free(member->object);
         bl_free(member);
     }
+    while (context->first_grave != NULL)
+        free_oldest_grave(context);
     for (int64_t s = 1; s < context->n_slots; s++)
         if (bl_slot_at(context, (uint32_t)s)->is_alive) {
             belay_tensor tensor = {context->number, (uint32_t)s, bl_slot_at(context, (uint32_t)s)->generation};
@@ -173,11 +202,24 @@ belay_context *belay_open(const belay_options *options)
 
 bool belay_is_open(const belay_context *context) { return context != NULL && context->is_open; }
 
+/* The calls on the stack would go on with what was freed. */
+static belay_code refuse_to_close(belay_context *context)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, BELAY_CONF_ORDER);
+    snprintf(f.what, sizeof f.what, "a context was closed inside of a call that uses it");
+    snprintf(f.advice, sizeof f.advice, "Close it after the outermost call has returned.");
+    return bl_context_fault(context, &f);
+}
+
 int belay_close(belay_context *context)
 {
     if (context == NULL || context == &nil_context)
         return belay_code_status(context == NULL ? BELAY_CONF_VALUE : nil_context.open_code);
+    if (context->site != 0)
+        return belay_code_status(refuse_to_close(context));
     int status = belay_code_status(context->is_open ? context->first_code : context->open_code);
+    context->site = (uintptr_t)__builtin_return_address(0); /* what is called from here on cannot close it again */
     free_context(context);
     return status;
 }
@@ -214,6 +256,18 @@ void bl_context_forget(belay_context *context, void *object)
     if (member->next != NULL)
         member->next->previous = member->previous;
     bl_free(member);
+}
+
+void bl_context_bury(belay_context *context, bl_grave *grave, void (*free)(void *object))
+{
+    *grave = (bl_grave){.free = free};
+    if (context->first_grave == NULL)
+        context->first_grave = grave;
+    else
+        context->last_grave->next = grave;
+    context->last_grave = grave;
+    if (++context->n_graves > BL_MAX_GRAVES && !context->is_closing)
+        free_oldest_grave(context);
 }
 
 size_t bl_layer_push(belay_context *context, const char *name)

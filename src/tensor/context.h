@@ -79,9 +79,11 @@ enum {
     BL_LAYER_SIZE = 128,
     BL_MAX_WARNED = 256,
 #ifdef BELAY_SMALL
-    BL_MAX_DEATHS = 4
+    BL_MAX_DEATHS = 4,
+    BL_MAX_GRAVES = 4
 #else
-    BL_MAX_DEATHS = 4096
+    BL_MAX_DEATHS = 4096,
+    BL_MAX_GRAVES = 4096
 #endif
 };
 
@@ -95,10 +97,18 @@ typedef struct bl_member {
     struct bl_member *next, *previous;
 } bl_member;
 
+/* First in an object that is remembered after its death, so that a pointer to it can still be told to be one to a dead
+ * object.  The last BL_MAX_GRAVES are; while the context closes, all are. */
+typedef struct bl_grave {
+    struct bl_grave *next;
+    void (*free)(void *object);
+} bl_grave;
+
 typedef struct bl_tape bl_tape; /* grad/ */
 
 struct belay_context {
     bool is_open;
+    bool is_closing;
     uint32_t number; /* in handles */
     belay_code open_code;
     bl_device *device;
@@ -132,6 +142,7 @@ struct belay_context {
     uint64_t step;
     char layer[BL_LAYER_SIZE];
     uint32_t layer_text; /* the same in the journal's texts */
+    int n_forwards;      /* of modules, at work inside of each other */
     int64_t n_batch;
     bl_describe_sample describe_sample;
     void *sample_state;
@@ -155,6 +166,8 @@ struct belay_context {
     int n_warned;
 
     bl_member *members;
+    bl_grave *first_grave, *last_grave; /* the oldest first */
+    int64_t n_graves;
     bl_journal *journal; /* never NULL in an open context: in memory where there is no file */
     bool keep_journal;
     uint64_t n_launches;
@@ -223,8 +236,14 @@ static inline bl_slot *bl_slot_get(const belay_context *context, belay_tensor te
 }
 /* The slot, or NULL: nothing is said for nil, life.stale is raised for a dead one. */
 bl_slot *bl_slot_use(belay_context *context, belay_tensor tensor);
+/* The open context with that number in its handles, or NULL. */
+belay_context *bl_context_find(uint32_t number);
 /* The context of a handle; for a stale one too.  NULL for nil or a closed context. */
 belay_context *bl_tensor_context(belay_tensor tensor);
+/* What is wrong with a handle that is not of the context at work: life.foreign, or life.stale for one that no context
+ * ever gave, and how a sentence about it ends; and such a sentence as a fault. */
+belay_code bl_tensor_foreign(belay_tensor tensor, const char **words);
+belay_code bl_context_raise_foreign(belay_context *context, const char *who, belay_tensor tensor);
 
 /* An uninitialised contiguous tensor in the innermost scope; nil after size.overflow or mem.exhausted. */
 belay_tensor bl_tensor_new(belay_context *context, belay_dtype dtype, const belay_shape *shape, const char *name);
@@ -264,6 +283,9 @@ bool bl_shape_strides(const belay_shape *shape, int64_t stride[BELAY_MAX_RANK], 
 BL_MUST_USE bool bl_context_adopt(belay_context *context, void *object, void (*free)(void *object));
 /* The object frees itself earlier. */
 void bl_context_forget(belay_context *context, void *object);
+
+/* Keeps the shell of a dead object, which begins with its grave, for as long as it is remembered. */
+void bl_context_bury(belay_context *context, bl_grave *grave, void (*free)(void *object));
 
 /* Appends ".name" to the layer path; returns the length to go back to. */
 size_t bl_layer_push(belay_context *context, const char *name);

@@ -141,6 +141,24 @@ belay_code bl_context_raise_error(belay_context *context, const bl_error *error)
     return bl_context_fault(context, &f);
 }
 
+belay_code bl_context_raise_foreign(belay_context *context, const char *who, belay_tensor tensor)
+{
+    const char *words;
+    belay_code code = bl_tensor_foreign(tensor, &words);
+    return bl_context_raise(context, code, "%s %s", who, words);
+}
+
+/* What is no row of the list has no severity, and would end a step without a word of what to do. */
+static void raise_no_code(belay_context *context, belay_code code, const char *text)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, BELAY_CONF_VALUE);
+    snprintf(f.what, sizeof f.what, "a fault was raised with the code %d, which is none", (int)code);
+    bl_report_fault_fact(&f, "its text: %.600s", text);
+    snprintf(f.advice, sizeof f.advice, "Give a code of docs/faults.md other than BELAY_OK.");
+    bl_context_fault(context, &f);
+}
+
 void belay_fault_raise(belay_context *context, belay_code code, const char *format, ...)
 {
     BL_ENTER(context);
@@ -148,9 +166,13 @@ void belay_fault_raise(belay_context *context, belay_code code, const char *form
     bl_report_fault_init(&f, code);
     va_list args;
     va_start(args, format);
-    vsnprintf(f.what, sizeof f.what, format, args);
+    if (format != NULL)
+        vsnprintf(f.what, sizeof f.what, format, args);
     va_end(args);
-    bl_context_fault(context, &f);
+    if (bl_error_is_code(code))
+        bl_context_fault(context, &f);
+    else
+        raise_no_code(context, code, f.what);
 }
 
 void bl_context_commit(belay_context *context)

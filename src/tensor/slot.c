@@ -21,6 +21,28 @@ static const bl_death *death_of(const belay_context *context, belay_tensor tenso
     return NULL;
 }
 
+/* No tensor ever had this slot and generation: the handle was made up, or overwritten. */
+static bool is_forged(const belay_context *context, belay_tensor tensor)
+{
+    if (tensor.slot == 0 || (int64_t)tensor.slot >= context->n_slots)
+        return true;
+    const bl_slot *slot = bl_slot_at(context, tensor.slot);
+    if (slot->generation == 0) /* retired: all have been given */
+        return false;
+    return tensor.generation > slot->generation || (tensor.generation == slot->generation && !slot->is_alive);
+}
+
+static void raise_forged(belay_context *context, belay_tensor tensor)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, BELAY_LIFE_STALE);
+    snprintf(f.what, sizeof f.what, "a handle was used that no tensor ever had: slot %" PRIu32 ", generation %" PRIu32,
+             tensor.slot, tensor.generation);
+    snprintf(f.advice, sizeof f.advice,
+             "Use handles as Belay gave them: this one was made up, or its memory was overwritten.");
+    bl_context_fault(context, &f);
+}
+
 /* "tensor hidden [64, 256] f32 was used after it had died" */
 static void raise_stale(belay_context *context, belay_tensor tensor)
 {
@@ -54,11 +76,12 @@ bl_slot *bl_slot_use(belay_context *context, belay_tensor tensor)
     bl_slot *slot = bl_slot_get(context, tensor);
     if (BL_LIKELY(slot != NULL))
         return slot;
-    if (tensor.context == context->number)
-        raise_stale(context, tensor);
+    if (tensor.context != context->number)
+        bl_context_raise_foreign(context, "a tensor that was used here", tensor);
+    else if (is_forged(context, tensor))
+        raise_forged(context, tensor);
     else
-        bl_context_raise(context, BELAY_LIFE_FOREIGN, "a tensor of another context%s was used here",
-                         bl_tensor_context(tensor) != NULL ? "" : ", which is closed,");
+        raise_stale(context, tensor);
     return NULL;
 }
 
@@ -406,7 +429,7 @@ belay_scope belay_scope_open(belay_context *context)
     scope->first = 0;
     scope->serial = ++context->scope_serial;
     scope->tape_mark = context->tape_mark != NULL ? context->tape_mark(context) : 0;
-    return (belay_scope){context, context->depth, scope->serial};
+    return (belay_scope){context->number, context->depth, scope->serial};
 }
 
 static void close_innermost(belay_context *context)
@@ -421,12 +444,16 @@ static void close_innermost(belay_context *context)
 
 void belay_scope_close(belay_scope scope)
 {
-    belay_context *context = scope.context;
+    belay_context *context = bl_context_find(scope.context);
     if (context == NULL)
         return;
     BL_ENTER(context);
     bool is_open =
         scope.depth >= 2 && scope.depth <= context->depth && context->scopes[scope.depth].serial == scope.serial;
+    if (!is_open && (scope.depth < 2 || scope.serial == 0 || scope.serial > context->scope_serial)) {
+        bl_context_raise(context, BELAY_LIFE_SCOPE, "a scope was closed that was never opened");
+        return;
+    }
     if (is_open && scope.depth <= context->floor) {
         bl_context_raise(context, BELAY_LIFE_SCOPE,
                          "a scope was closed by a function that was called inside of it and has not ended");

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "file/path.h"
+#include "nn/module.h"
 #include "train/watch.h"
 
 static const bl_safetensors_dtype file_dtype[BELAY_N_DTYPES] = {
@@ -244,10 +245,10 @@ static belay_code load(belay_module *model, const char *path, bl_error *error)
 
 belay_code belay_checkpoint_save(belay_module *model, const char *path, const belay_pair *metadata, int64_t n_metadata)
 {
-    belay_context *context = belay_module_context(model);
+    BL_ENTER(bl_module_context(model));
+    belay_context *context = bl_module_use(model);
     if (context == NULL)
         return BELAY_CONF_ORDER;
-    BL_ENTER(context);
     bl_error error = {0};
     if (path == NULL || (n_metadata > 0 && metadata == NULL))
         return bl_context_raise(context, BELAY_CONF_MISSING, "a checkpoint needs %s",
@@ -257,10 +258,10 @@ belay_code belay_checkpoint_save(belay_module *model, const char *path, const be
 
 belay_code belay_checkpoint_load(belay_module *model, const char *path)
 {
-    belay_context *context = belay_module_context(model);
+    BL_ENTER(bl_module_context(model));
+    belay_context *context = bl_module_use(model);
     if (context == NULL)
         return BELAY_CONF_ORDER;
-    BL_ENTER(context);
     bl_error error = {0};
     if (path == NULL)
         return bl_context_raise(context, BELAY_CONF_MISSING, "a checkpoint needs the path of its file");

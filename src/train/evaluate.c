@@ -6,20 +6,22 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "nn/module.h"
 #include "train/measure.h"
 
 belay_code belay_evaluate(belay_module *model, belay_dataset *data, int64_t batch, belay_evaluation *out)
 {
-    belay_context *context = belay_module_context(model);
+    BL_ENTER(bl_module_context(model));
+    belay_context *context = bl_module_use(model);
     if (out != NULL)
         *out = (belay_evaluation){.loss = (double)NAN, .accuracy = (double)NAN};
     if (context == NULL || belay_dataset_is_nil(data))
         return BELAY_CONF_ORDER;
-    BL_ENTER(context);
     if (out == NULL)
         return bl_context_raise(context, BELAY_CONF_MISSING, "an evaluation needs room for its figures");
     bl_train_watch watch = {0};
     bl_train_room room = {0};
+    bl_module_hold(model);
     bl_train_watch_init(&watch, context);
     belay_loader *batches = belay_loader_new(data, &(belay_loader_options){.batch = batch});
     bl_train_pass pass = {.model = model, .batches = batches, .room = &room, .with_confusion = true};
@@ -27,6 +29,7 @@ belay_code belay_evaluate(belay_module *model, belay_dataset *data, int64_t batc
     belay_loader_close(batches);
     bl_train_watch_fini(&watch);
     bl_train_room_fini(&room);
+    bl_module_release(model);
     return code;
 }
 
@@ -153,10 +156,10 @@ static belay_code predict_group(rows *r, int64_t first, int64_t n)
 
 belay_code belay_predict(belay_module *model, const int64_t *ids, int64_t n, int64_t seq, belay_prediction *out)
 {
-    belay_context *context = belay_module_context(model);
+    BL_ENTER(bl_module_context(model));
+    belay_context *context = bl_module_use(model);
     if (context == NULL)
         return BELAY_CONF_ORDER;
-    BL_ENTER(context);
     int64_t n_bytes;
     const int64_t sizes[] = {n, seq, (int64_t)sizeof *ids};
     if (!bl_checked_product(sizes, 3, &n_bytes))
@@ -165,6 +168,7 @@ belay_code belay_predict(belay_module *model, const int64_t *ids, int64_t n, int
         return bl_context_raise(context, BELAY_CONF_MISSING, "a prediction of %" PRId64 " rows needs %s", n,
                                 ids == NULL ? "their ids" : "room for what is predicted");
     rows r = {.model = model, .ids = ids, .seq = seq, .out = out};
+    bl_module_hold(model);
     bool was_training = belay_module_training_get(model), was_recording = belay_recording_set(context, false);
     belay_module_training_set(model, false);
     belay_code code = BELAY_OK;
@@ -173,5 +177,6 @@ belay_code belay_predict(belay_module *model, const int64_t *ids, int64_t n, int
     belay_module_training_set(model, was_training);
     belay_recording_set(context, was_recording);
     bl_train_room_fini(&r.room);
+    bl_module_release(model);
     return code;
 }

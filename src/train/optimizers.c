@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "base/memory.h"
+#include "nn/module.h"
 #include "optim/optim.h"
 
 typedef struct walk {
@@ -41,9 +42,9 @@ static bool walk_init(walk *w, belay_context *context, const belay_module *modul
     return true;
 }
 
-static belay_optimizer *adam_of(belay_context *context, const belay_module *module, const belay_adam_options *options,
-                                bool is_decoupled)
+static belay_optimizer *adam_of(const belay_module *module, const belay_adam_options *options, bool is_decoupled)
 {
+    belay_context *context = bl_module_use(module);
     walk w;
     if (context == NULL || !walk_init(&w, context, module))
         return bl_optim_nil();
@@ -54,8 +55,8 @@ static belay_optimizer *adam_of(belay_context *context, const belay_module *modu
 
 belay_optimizer *belay_sgd(belay_module *module, const belay_sgd_options *options)
 {
-    belay_context *context = belay_module_context(module);
-    BL_ENTER(context);
+    BL_ENTER(bl_module_context(module));
+    belay_context *context = bl_module_use(module);
     walk w;
     if (context == NULL || !walk_init(&w, context, module))
         return bl_optim_nil();
@@ -66,14 +67,12 @@ belay_optimizer *belay_sgd(belay_module *module, const belay_sgd_options *option
 
 belay_optimizer *belay_adam(belay_module *module, const belay_adam_options *options)
 {
-    belay_context *context = belay_module_context(module);
-    BL_ENTER(context);
-    return adam_of(context, module, options, false);
+    BL_ENTER(bl_module_context(module));
+    return adam_of(module, options, false);
 }
 
 belay_optimizer *belay_adamw(belay_module *module, const belay_adam_options *options)
 {
-    belay_context *context = belay_module_context(module);
-    BL_ENTER(context);
-    return adam_of(context, module, options, true);
+    BL_ENTER(bl_module_context(module));
+    return adam_of(module, options, true);
 }

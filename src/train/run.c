@@ -9,16 +9,19 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "data/object.h"
 #include "file/json.h"
 #include "file/path.h"
+#include "nn/module.h"
 #include "train/checkpoint.h"
 #include "train/watch.h"
 
 struct belay_run {
     belay_context *context; /* NULL: nil */
     char *path;
-    belay_module *model;
-    belay_tokenizer *tokenizer; /* NULL: none */
+    belay_module *model;        /* belongs to the run */
+    char *owner;                /* what the model says it belongs to */
+    belay_tokenizer *tokenizer; /* NULL: none; held on to, as are the labels */
     belay_labels *labels;
     int64_t seq, n_classes;
     char number[24]; /* the label last given of a run without labels */
@@ -148,9 +151,9 @@ static belay_code open_words(belay_run *run, const bl_safetensors *file, const d
     const char *tokenizer = bl_safetensors_metadata(file, "belay.tokenizer");
     const char *labels = bl_safetensors_metadata(file, "belay.labels");
     if (tokenizer != NULL)
-        run->tokenizer = belay_tokenizer_from_json(run->context, tokenizer);
+        run->tokenizer = bl_data_object_hold(belay_tokenizer_from_json(run->context, tokenizer));
     if (labels != NULL)
-        run->labels = belay_labels_from_json(run->context, labels);
+        run->labels = bl_data_object_hold(belay_labels_from_json(run->context, labels));
     TRY(made(watch));
     if (tokenizer != NULL && belay_tokenizer_n_tokens(run->tokenizer) != d->model.n_tokens)
         return bl_error_set(error, BELAY_FILE_MISMATCH,
@@ -159,6 +162,18 @@ static belay_code open_words(belay_run *run, const bl_safetensors *file, const d
     if (labels != NULL && belay_labels_n_classes(run->labels) != d->model.classes)
         return bl_error_set(error, BELAY_FILE_MISMATCH, "'%s' has %" PRId64 " labels for %" PRId64 " classes",
                             run->path, belay_labels_n_classes(run->labels), d->model.classes);
+    return BELAY_OK;
+}
+
+/* Nobody frees the model or makes it a part of another: it goes with the run. */
+static belay_code own_model(belay_run *run, bl_error *error)
+{
+    size_t size = strlen(run->path) + sizeof "the run ''";
+    run->owner = bl_alloc((int64_t)size, 1);
+    if (run->owner == NULL)
+        return bl_file_no_memory(error, "open", run->path);
+    snprintf(run->owner, size, "the run '%s'", run->path);
+    bl_module_belong(run->model, run->owner);
     return BELAY_OK;
 }
 
@@ -172,6 +187,7 @@ static belay_code open_file(belay_run *run, bl_safetensors *file, bl_train_watch
     run->n_classes = d.model.classes;
     run->model = belay_text_classifier(run->context, &d.model);
     TRY(made(watch));
+    TRY(own_model(run, error));
     bl_checkpoint list = {0};
     belay_code code = bl_checkpoint_add_model(&list, run->model, error);
     if (code == BELAY_OK)
@@ -193,6 +209,9 @@ static belay_code open_run(belay_run *run, const char *path, bl_train_watch *wat
 static void free_run(void *object)
 {
     belay_run *run = object;
+    bl_data_object_drop(run->tokenizer);
+    bl_data_object_drop(run->labels);
+    bl_free(run->owner);
     bl_free(run->path);
     bl_free(run);
 }
@@ -227,12 +246,27 @@ belay_run *belay_run_open(belay_context *context, const char *path)
     return &nil_run;
 }
 
+static void raise_at_work(const belay_run *run)
+{
+    bl_error error;
+    bl_error_set(&error, BELAY_CONF_ORDER, "%s was closed while its model is at work", run->owner);
+    bl_error_advise(&error, "Close it after the call that works with its model has returned.");
+    bl_context_raise_error(run->context, &error);
+}
+
 void belay_run_close(belay_run *run)
 {
     if (belay_run_is_nil(run))
         return;
-    if (run->model != NULL)
+    BL_ENTER(run->context);
+    if (run->model != NULL && bl_module_held(run->model) != NULL) {
+        raise_at_work(run);
+        return;
+    }
+    if (run->model != NULL) {
+        bl_module_belong(run->model, NULL);
         belay_module_free(run->model);
+    }
     belay_tokenizer_free(run->tokenizer);
     belay_labels_free(run->labels);
     bl_context_forget(run->context, run);
@@ -299,15 +333,22 @@ belay_code belay_run_predict(belay_run *run, const char *const *texts, int64_t n
     if (n > 0 && (texts == NULL || out == NULL))
         return bl_context_raise(run->context, BELAY_CONF_MISSING, "a prediction of %" PRId64 " texts needs %s", n,
                                 texts == NULL ? "them" : "room for what is predicted");
-    int64_t n_ids = 0;
-    int64_t *ids = bl_checked_mul(n, run->seq, &n_ids) ? bl_alloc(n_ids, sizeof *ids) : NULL;
+    const int64_t sizes[] = {n, run->seq, (int64_t)sizeof(int64_t)};
+    int64_t n_bytes;
+    if (!bl_checked_product(sizes, 3, &n_bytes))
+        return bl_context_raise(run->context, BELAY_SIZE_OVERFLOW,
+                                "the ids of %" PRId64 " texts, %" PRId64 " each, have more bytes than 2^63 - 1", n,
+                                run->seq);
+    int64_t *ids = bl_alloc(n_bytes, 1);
     belay_code *codes = bl_alloc(n, sizeof *codes);
     belay_code code = BELAY_MEM_EXHAUSTED;
     bool was_recording = belay_recording_set(run->context, false);
+    bl_module_hold(run->model);
     if (ids != NULL && codes != NULL)
         code = predict_texts(run, texts, n, ids, codes, out);
     else
         bl_context_raise(run->context, code, "no memory for the ids of %" PRId64 " texts", n);
+    bl_module_release(run->model);
     belay_recording_set(run->context, was_recording);
     bl_free(ids);
     bl_free(codes);

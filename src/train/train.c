@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "nn/module.h"
 #include "optim/optim.h"
 #include "train/trainer.h"
 
@@ -368,7 +369,8 @@ static belay_code run(bl_trainer *t, const belay_train_options *options)
 belay_code belay_train(belay_module *model, belay_optimizer *optimizer, belay_dataset *data,
                        const belay_train_options *options, belay_train_result *result)
 {
-    bl_trainer t = {.context = belay_module_context(model), .model = model, .optimizer = optimizer, .data = data};
+    BL_ENTER(bl_module_context(model));
+    bl_trainer t = {.context = bl_module_use(model), .model = model, .optimizer = optimizer, .data = data};
     belay_train_result unused = {0};
     result = result != NULL ? result : &unused;
     *result = (belay_train_result){.code = BELAY_CONF_ORDER, .status = belay_code_status(BELAY_CONF_ORDER)};
@@ -377,11 +379,14 @@ belay_code belay_train(belay_module *model, belay_optimizer *optimizer, belay_da
                     (options == NULL || options->valid == NULL || !belay_dataset_is_nil(options->valid));
     if (!is_whole) /* what is nil was told when it was made */
         return result->code;
-    BL_ENTER(t.context);
     t.began = bl_clock_now();
     t.n_corrected_before = (int64_t)t.context->n_corrected;
+    bl_module_hold(model);
+    bl_optim_hold(optimizer);
     belay_code code = run(&t, options);
     *result = result_of(&t, code);
     close_trainer(&t);
+    bl_optim_release(optimizer);
+    bl_module_release(model);
     return bl_train_tell(t.context, code, &t.error);
 }

@@ -302,6 +302,64 @@ static void one_application_inside_another_leaves_the_walk_as_it_was(void **stat
     told_close(context);
 }
 
+/* ---- without end ----------------------------------------------------------------------------------------------------- */
+
+static void apply_itself(belay_function_call *call, void *state, const belay_tensor *in, int n_in, belay_tensor *out,
+                         int n_out)
+{
+    belay_function_apply(belay_function_context(call), state, state, in, n_in, 0, out, n_out);
+}
+
+static void a_function_that_applies_itself_ends_when_no_scope_is_left(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    belay_function endless = {.name = "endless", .forward = apply_itself};
+    belay_tensor x = told_f32(context, belay_shape1(1), (const float[]){2}), y;
+    int line = __LINE__ + 1;
+    belay_function_apply(context, &endless, &endless, &x, 1, 0, &y, 1);
+    assert_true(belay_tensor_is_nil(y));
+    told_expect("belay: 254 scopes are open: the most are 254 (life.scope)\n"
+                "    called at: test_function.c:%d\n" TOLD_START "%s",
+                line, told_try(BELAY_LIFE_SCOPE));
+    assert_int_equal(context->depth, 1);
+    assert_int_equal(context->floor, 0);
+    assert_true(context->recording);
+    assert_int_equal(belay_close(context), 3);
+}
+
+static belay_tensor walked_from;
+static void negate(belay_function_call *call, void *state, const belay_tensor *in, int n_in, belay_tensor *out,
+                   int n_out)
+{
+    (void)call, (void)state, (void)n_in, (void)n_out;
+    out[0] = belay_neg(in[0]);
+}
+static void walk_back_again(belay_function_call *call, void *state, const belay_tensor *grad_out, int n_out,
+                            belay_tensor *grad_in, int n_in)
+{
+    (void)call, (void)state, (void)n_out, (void)n_in;
+    belay_backward(walked_from);
+    grad_in[0] = belay_neg(grad_out[0]);
+}
+
+static void a_backward_that_walks_back_from_its_own_result_is_a_fault(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    const belay_function endless = {.name = "endless", .forward = negate, .backward = walk_back_again};
+    belay_tensor x = told_leaf(context, belay_shape0(), (const float[]){2});
+    int line = __LINE__ + 1;
+    belay_function_apply(context, &endless, NULL, &x, 1, 0, &walked_from, 1);
+    belay_backward(walked_from);
+    told_expect("belay: backward was called on a tensor whose record is gone: a backward before has walked it, or its "
+                "scope has closed (life.tape)\n"
+                "    called at: test_function.c:%d\n" TOLD_START "%s",
+                line, told_try(BELAY_LIFE_TAPE));
+    assert_true(belay_tensor_item(belay_tensor_grad(x)) == -1);
+    assert_int_equal(belay_close(context), 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +374,8 @@ int main(void)
         cmocka_unit_test(an_input_handed_out_as_result_stays_where_it_was),
         cmocka_unit_test(a_function_can_close_no_scope_around_it),
         cmocka_unit_test(one_application_inside_another_leaves_the_walk_as_it_was),
+        cmocka_unit_test(a_function_that_applies_itself_ends_when_no_scope_is_left),
+        cmocka_unit_test(a_backward_that_walks_back_from_its_own_result_is_a_fault),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -357,6 +357,54 @@ static void hooks_run_in_order_before_the_update(void **state)
     assert_int_equal(belay_close(context), 0);
 }
 
+static void free_module_hook(void *hook_state, belay_optimizer *o)
+{
+    (void)o;
+    belay_module_free(hook_state);
+}
+static void free_optimizer_hook(void *hook_state, belay_optimizer *o)
+{
+    (void)hook_state;
+    belay_optimizer_free(o);
+}
+
+static void what_a_hook_frees_loses_the_window_or_stays(void **state)
+{
+    (void)state;
+    char expected[4096];
+    static const char when[] = "    when: epoch 0, batch 1 (micro-batch 1 of its window), step 0, rank 0\n";
+    belay_context *context = open_cpu();
+    belay_module *model = belay_layer_norm_module(context, &(belay_layer_norm_module_options){.width = 3});
+    belay_optimizer *o = belay_sgd(model, &(belay_sgd_options){.lr = 1});
+    belay_tensor weight = belay_module_find(model, "weight");
+    bl_commit_hook hook = {.run = free_optimizer_hook};
+    bl_optim_hook_add(context, &hook);
+    give(weight, drawn(context, 3, 1));
+    int line = __LINE__ + 1;
+    belay_optimizer_step(o);
+    snprintf(expected, sizeof expected,
+             "belay: an optimizer was freed inside of its own step, or of the training that uses it (conf.order)\n"
+             "    called at: test_step.c:%d\n%s    try: %s\n"
+             "belay: step 0 was not applied: conf.order in its window (run.window_lost)\n"
+             "    called at: test_step.c:%d\n%s    try: %s\n",
+             line, when, belay_code_advice(BELAY_CONF_ORDER), line, when, belay_code_advice(BELAY_RUN_WINDOW_LOST));
+    assert_words_equal(told, expected);
+    told[0] = '\0';
+    hook = (bl_commit_hook){.run = free_module_hook, .state = model};
+    int64_t n_applied = belay_optimizer_n_applied(o);
+    give(weight, drawn(context, 3, 2));
+    belay_optimizer_step(o);
+    assert_false(belay_tensor_is_alive(weight));
+    assert_true(words_have(told, "belay: tensor weight [3] f32 was used after it had died (life.stale)\n"));
+    assert_true(words_have(told, "(run.window_lost)\n"));
+    assert_int_equal(belay_optimizer_n_applied(o), n_applied);
+    hook = (bl_commit_hook){.run = note_hook, .state = ""};
+    belay_optimizer_step(o); /* and every step after it */
+    assert_int_equal(belay_optimizer_n_applied(o), n_applied);
+    belay_optimizer_free(o);
+    belay_close(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +421,7 @@ int main(void)
         cmocka_unit_test(fault_outside_of_recording_refuses_no_step),
         cmocka_unit_test(faulted_window_is_lost_for_every_optimizer),
         cmocka_unit_test(hooks_run_in_order_before_the_update),
+        cmocka_unit_test(what_a_hook_frees_loses_the_window_or_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,15 +236,14 @@ static void the_site_is_that_of_the_outermost_public_call(void **state)
 {
     (void)state;
     belay_context *context = told_open();
-    belay_tensor x = belay_zeros(context, BELAY_F32, belay_shape2(2, 3)),
-                 w = belay_zeros(context, BELAY_F32, belay_shape2(4, 3)),
-                 bias = belay_zeros(context, BELAY_F32, belay_shape1(5));
+    belay_tensor x = belay_zeros(context, BELAY_I64, belay_shape2(2, 3)),
+                 w = belay_zeros(context, BELAY_I64, belay_shape2(4, 3));
     int line = __LINE__ + 1;
-    belay_linear(x, w, bias); /* refused inside of it, by the sum with the bias */
-    told_expect("belay: a [2, 4] and b [5] do not broadcast: 4 against 5 (shape.contract)\n"
-                "    op: add, called at test_context.c:%d\n"
-                "    tensors: a [2, 4] f32; b [5] f32; on cpu\n" TOLD_START "%s",
-                line, told_try(BELAY_SHAPE_CONTRACT));
+    belay_linear(x, w, (belay_tensor){0}); /* refused inside of it, by the product */
+    told_expect("belay: matmul takes floats, not i64 (type.dtype)\n"
+                "    op: matmul, called at test_context.c:%d\n"
+                "    tensors: a [2, 3] i64; b [4, 3] i64; on cpu\n" TOLD_START "%s",
+                line, told_try(BELAY_TYPE_DTYPE));
     assert_int_equal(context->site, 0);
     assert_int_equal(belay_close(context), 3);
 }
@@ -314,6 +313,48 @@ static void a_fault_of_the_callers_own_is_told_with_position_and_rank(void **sta
     assert_int_equal(belay_close(context), 4);
 }
 
+static void what_is_no_fault_s_code_is_not_raised_as_one(void **state)
+{
+    (void)state;
+    static const int codes[] = {BELAY_OK, 12345, -1, 100};
+    belay_context *context = told_open();
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        int line = __LINE__ + 1;
+        belay_fault_raise(context, (belay_code)codes[i], "row %d", 3);
+        told_expect("belay: a fault was raised with the code %d, which is none (conf.value)\n"
+                    "    called at: test_context.c:%d\n"
+                    "    its text: row 3\n" TOLD_START "    try: Give a code of docs/faults.md other than BELAY_OK.\n",
+                    codes[i], line);
+    }
+    belay_fault_raise(context, BELAY_DATA_ROW, NULL);
+    assert_true(words_have(told(), "belay: A row does not have the shape of the others. (data.row)\n"));
+    assert_int_equal(belay_close(context), 2);
+}
+
+static belay_context *closed_by_log;
+static void close_it(void *state, belay_code code, const char *text)
+{
+    told_remember(state, code, text);
+    if (code == BELAY_DATA_ROW)
+        assert_int_equal(belay_close(closed_by_log), 3);
+}
+
+static void a_log_cannot_close_the_context_that_tells_it(void **state)
+{
+    (void)state;
+    told_clear();
+    belay_context *context = closed_by_log = belay_open(&(belay_options){.log = close_it, .no_journal = true});
+    int line = __LINE__ + 1;
+    belay_fault_raise(context, BELAY_DATA_ROW, "x");
+    told_expect("belay: x (data.row)\n"
+                "    called at: test_context.c:%d\n" TOLD_START "%s"
+                "belay: a context was closed inside of a call that uses it (conf.order)\n"
+                "    called at: test_context.c:%d\n" TOLD_START
+                "    try: Close it after the outermost call has returned.\n",
+                line, told_try(BELAY_DATA_ROW), line);
+    assert_int_equal(belay_close(context), 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +371,8 @@ int main(void)
         cmocka_unit_test(a_pushed_label_stands_in_place_of_the_site),
         cmocka_unit_test(labels_beyond_the_limit_are_popped_as_they_were_pushed),
         cmocka_unit_test(a_fault_of_the_callers_own_is_told_with_position_and_rank),
+        cmocka_unit_test(what_is_no_fault_s_code_is_not_raised_as_one),
+        cmocka_unit_test(a_log_cannot_close_the_context_that_tells_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,7 +199,8 @@ static void a_view_with_too_many_axes_is_refused_before_it_is_read(void **state)
     int line = __LINE__ + 1;
     assert_true(belay_tensor_is_nil(belay_view(belay_ones(context, BELAY_F32, belay_shape1(1)), shape)));
     told_expect("belay: a view of 100 axes: the most are 8 (shape.rank)\n"
-                "    called at: test_tensor.c:%d\n" TOLD_START "%s",
+                "    op: view, called at test_tensor.c:%d\n"
+                "    tensors: x [1] f32; on cpu\n" TOLD_START "%s",
                 line, told_try(BELAY_SHAPE_RANK));
     assert_int_equal(belay_close(context), 3);
 }
