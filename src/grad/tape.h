@@ -84,7 +84,7 @@ belay_tensor bl_view_select(belay_context *context, belay_tensor x, int axis, in
 /* The first sizes->size[i] along every axis. */
 belay_tensor bl_view_corner(belay_context *context, belay_tensor x, const belay_shape *sizes);
 belay_tensor bl_view_expand(belay_context *context, belay_tensor x, const belay_shape *shape);
-/* An axis counted from the end when negative; -1 after a fault. */
-int bl_view_axis(belay_context *context, belay_tensor x, int axis);
+/* An axis of what `op` was given, counted from the end when negative; -1 after a fault. */
+int bl_view_axis(belay_context *context, const char *op, belay_tensor x, int axis);
 
 #endif

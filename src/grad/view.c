@@ -5,14 +5,16 @@
 
 #include "base/checked.h"
 #include "grad/tape.h"
+#include "launch/prove.h"
 
-int bl_view_axis(belay_context *context, belay_tensor x, int axis)
+int bl_view_axis(belay_context *context, const char *op, belay_tensor x, int axis)
 {
     const bl_slot *slot = bl_slot_use(context, x);
     if (slot == NULL)
         return -1;
     if (axis < -slot->rank || axis >= slot->rank) {
-        bl_context_raise(context, BELAY_SHAPE_AXIS, "axis %d of a tensor with %d axes", axis, slot->rank);
+        bl_prove_refuse(context, BELAY_SHAPE_AXIS, op, &(bl_given){"x", x}, 1, "axis %d of a tensor with %d axes", axis,
+                        slot->rank);
         return -1;
     }
     return axis < 0 ? axis + slot->rank : axis;
@@ -20,8 +22,8 @@ int bl_view_axis(belay_context *context, belay_tensor x, int axis)
 
 belay_tensor bl_view_transpose(belay_context *context, belay_tensor x, int a, int b)
 {
-    a = bl_view_axis(context, x, a);
-    b = a >= 0 ? bl_view_axis(context, x, b) : -1;
+    a = bl_view_axis(context, "transpose", x, a);
+    b = a >= 0 ? bl_view_axis(context, "transpose", x, b) : -1;
     const bl_slot *slot = b >= 0 ? bl_slot_get(context, x) : NULL;
     if (slot == NULL)
         return (belay_tensor){0};
@@ -37,15 +39,15 @@ belay_tensor bl_view_transpose(belay_context *context, belay_tensor x, int a, in
 
 belay_tensor bl_view_slice(belay_context *context, belay_tensor x, int axis, int64_t start, int64_t stop, int64_t step)
 {
-    axis = bl_view_axis(context, x, axis);
+    axis = bl_view_axis(context, "slice", x, axis);
     const bl_slot *slot = axis >= 0 ? bl_slot_get(context, x) : NULL;
     if (slot == NULL)
         return (belay_tensor){0};
     int64_t n = slot->size[axis];
     if (start < 0 || stop < start || stop > n || step < 1) {
-        bl_context_raise(context, BELAY_SHAPE_AXIS,
-                         "slice [%" PRId64 ", %" PRId64 ") by %" PRId64 " of axis %d, which has size %" PRId64, start,
-                         stop, step, axis, n);
+        bl_prove_refuse(context, BELAY_SHAPE_AXIS, "slice", &(bl_given){"x", x}, 1,
+                        "slice [%" PRId64 ", %" PRId64 ") by %" PRId64 " of axis %d, which has size %" PRId64, start,
+                        stop, step, axis, n);
         return (belay_tensor){0};
     }
     belay_shape shape = bl_slot_shape(slot);
@@ -64,8 +66,10 @@ belay_tensor bl_view_expand(belay_context *context, belay_tensor x, const belay_
     const bl_slot *slot = bl_slot_use(context, x);
     if (slot == NULL)
         return (belay_tensor){0};
+    const bl_given given = {"x", x};
     if (shape->rank > BELAY_MAX_RANK) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "a view of %d axes: the most are %d", shape->rank, BELAY_MAX_RANK);
+        bl_prove_refuse(context, BELAY_SHAPE_RANK, "expand", &given, 1, "a view of %d axes: the most are %d",
+                        shape->rank, BELAY_MAX_RANK);
         return (belay_tensor){0};
     }
     int64_t stride[BELAY_MAX_RANK] = {0};
@@ -80,8 +84,8 @@ belay_tensor bl_view_expand(belay_context *context, belay_tensor x, const belay_
         belay_shape from = bl_slot_shape(slot);
         bl_report_shape(&from, &words[0]);
         bl_report_shape(shape, &words[1]);
-        bl_context_raise(context, BELAY_SHAPE_CONTRACT, "shape %s cannot be expanded to %s", bl_text_get(&words[0]),
-                         bl_text_get(&words[1]));
+        bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, "expand", &given, 1, "shape %s cannot be expanded to %s",
+                        bl_text_get(&words[0]), bl_text_get(&words[1]));
         bl_text_fini(&words[0]);
         bl_text_fini(&words[1]);
         return (belay_tensor){0};

@@ -57,6 +57,30 @@ void bl_prove_fail(const bl_call *call, belay_code code, const char *format, ...
     bl_context_fault(call->context, &f);
 }
 
+belay_code bl_prove_refuse(belay_context *context, belay_code code, const char *op, const bl_given *given, int n,
+                           const char *format, ...)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, code);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(f.what, sizeof f.what, format, args);
+    va_end(args);
+    snprintf(f.op, sizeof f.op, "%s", op);
+    f.is_backward = context->in_backward;
+    for (int k = 0; k < n && f.n_tensors < BL_COUNT(f.tensor); k++) {
+        const bl_slot *slot = bl_slot_get(context, given[k].tensor);
+        if (slot == NULL)
+            continue;
+        bl_report_tensor *t = &f.tensor[f.n_tensors++];
+        snprintf(t->role, sizeof t->role, "%s", given[k].role);
+        snprintf(t->name, sizeof t->name, "%s", bl_journal_text_get(context->journal, slot->name));
+        t->dtype = slot->dtype;
+        t->shape = bl_slot_shape(slot);
+    }
+    return bl_context_fault(context, &f);
+}
+
 /* "weight [10000, 128]" */
 static void describe_operand(const bl_call *call, int k, char *out, size_t size)
 {
@@ -82,7 +106,9 @@ static bool use_inputs(const bl_call *call, bl_proof *p, bool may_skip)
             continue;
         }
         if (call->in[k].context != call->context->number) {
-            bl_prove_fail(call, BELAY_LIFE_FOREIGN, "operand %d belongs to another context", k);
+            const char *words;
+            belay_code code = bl_tensor_foreign(call->in[k], &words);
+            bl_prove_fail(call, code, "operand %d %s", k, words);
             return false;
         }
         if (bl_slot_use(call->context, call->in[k]) == NULL)

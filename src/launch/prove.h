@@ -21,6 +21,13 @@ bool bl_prove_signature(bl_call *call, bl_proof *proof);
 
 /* Raises a fault about the call's tensors: all inputs are listed with shape and dtype. */
 void bl_prove_fail(const bl_call *call, belay_code code, const char *format, ...) BL_PRINTF(3, 4);
+/* The same before there is a call: what the op was given, as its caller knows it.  Nil ones are left out. */
+typedef struct bl_given {
+    const char *role;
+    belay_tensor tensor;
+} bl_given;
+belay_code bl_prove_refuse(belay_context *context, belay_code code, const char *op, const bl_given *given, int n,
+                           const char *format, ...) BL_PRINTF(6, 7);
 /* Fills in op, layer, site and tensors. */
 void bl_prove_describe(const bl_call *call, bl_report_fault *fault);
 

@@ -2,6 +2,7 @@
 /* Ops with data-dependent indices.  A tensor is seen as [outer, selected, inner] around the axis that is selected from;
  * indices are tested in the kernel. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "op/op.h"
 
@@ -22,8 +23,8 @@ static bool padding_is_a_row(belay_context *context, const belay_embedding_optio
 {
     if (o == NULL || !o->has_padding || table->rank != 2 || (o->padding >= 0 && o->padding < table->size[0]))
         return true;
-    bl_context_raise(context, BELAY_CONF_VALUE, "padding is %" PRId64 ", outside [0, %" PRId64 ")", o->padding,
-                     table->size[0]);
+    bl_prove_refuse(context, BELAY_CONF_VALUE, "embedding", NULL, 0, "padding is %" PRId64 ", outside [0, %" PRId64 ")",
+                    o->padding, table->size[0]);
     return false;
 }
 
@@ -39,8 +40,9 @@ belay_tensor belay_embedding(belay_tensor weight, belay_tensor ids, const belay_
     if (!padding_is_a_row(context, options, &table))
         return (belay_tensor){0};
     if (shape.rank == BELAY_MAX_RANK) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "ids have %d axes: the result would have one more than the most",
-                         shape.rank);
+        const bl_given given[] = {{"weight", weight}, {"ids", ids}};
+        bl_prove_refuse(context, BELAY_SHAPE_RANK, "embedding", given, 2,
+                        "ids have %d axes: the result would have one more than the most", shape.rank);
         return (belay_tensor){0};
     }
     belay_tensor list = bl_launch_reshape(context, ids, &flat);
@@ -68,7 +70,7 @@ belay_tensor belay_index_select(belay_tensor x, int axis, belay_tensor ids, cons
     if (context == NULL || belay_tensor_is_nil(x) || !bl_op_is_here(context, "ids", ids))
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(x), folded;
-    axis = bl_view_axis(context, x, axis);
+    axis = bl_view_axis(context, "index_select", x, axis);
     if (axis < 0 || !bl_op_fold(context, &shape, axis, axis + 1, &folded))
         return (belay_tensor){0};
     bl_call call = {.context = context,
@@ -90,10 +92,10 @@ static belay_tensor corner(belay_context *context, belay_tensor x, const belay_s
     return belay_tensor_is_nil(x) ? x : bl_op_contiguous(context, x);
 }
 
-/* index has x's axes and, but along `axis` (-1: there too), no larger sizes. */
-static bool index_fits(belay_context *context, const char *name, belay_tensor x, belay_tensor index, int axis)
+/* The index, given[1], has the axes of given[which] and, but along `axis` (-1: there too), no larger sizes. */
+static bool index_fits(belay_context *context, const char *op, const bl_given *given, int n, int which, int axis)
 {
-    belay_shape has = belay_tensor_shape(x), wants = belay_tensor_shape(index);
+    belay_shape has = belay_tensor_shape(given[which].tensor), wants = belay_tensor_shape(given[1].tensor);
     bool fits = has.rank == wants.rank;
     for (int i = 0; i < has.rank && fits; i++)
         fits = i == axis || wants.size[i] <= has.size[i];
@@ -102,8 +104,8 @@ static bool index_fits(belay_context *context, const char *name, belay_tensor x,
     bl_text words[2] = {{0}, {0}};
     bl_report_shape(&wants, &words[0]);
     bl_report_shape(&has, &words[1]);
-    bl_context_raise(context, BELAY_SHAPE_CONTRACT, "index %s reaches past %s %s", bl_text_get(&words[0]), name,
-                     bl_text_get(&words[1]));
+    bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, op, given, n, "index %s reaches past %s %s", bl_text_get(&words[0]),
+                    given[which].role, bl_text_get(&words[1]));
     bl_text_fini(&words[0]);
     bl_text_fini(&words[1]);
     return false;
@@ -116,8 +118,9 @@ belay_tensor belay_gather(belay_tensor x, int axis, belay_tensor index, const be
     BL_ENTER(context);
     if (context == NULL || belay_tensor_is_nil(x) || !bl_op_is_here(context, "index", index))
         return (belay_tensor){0};
-    axis = bl_view_axis(context, x, axis);
-    if (axis < 0 || !index_fits(context, "x", x, index, axis))
+    axis = bl_view_axis(context, "gather", x, axis);
+    const bl_given given[] = {{"x", x}, {"index", index}};
+    if (axis < 0 || !index_fits(context, "gather", given, 2, 0, axis))
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(index), folded[2];
     belay_tensor from = corner(context, x, &shape, axis);
@@ -135,7 +138,7 @@ belay_tensor belay_gather(belay_tensor x, int axis, belay_tensor index, const be
 }
 
 /* The shape that n indices are broadcast to together; false after a fault. */
-static bool common_shape(belay_context *context, const belay_tensor *indices, int n, belay_shape *out)
+static bool common_shape(belay_context *context, belay_tensor x, const belay_tensor *indices, int n, belay_shape *out)
 {
     *out = (belay_shape){0};
     for (int k = 0; k < n; k++) {
@@ -144,9 +147,12 @@ static bool common_shape(belay_context *context, const belay_tensor *indices, in
             int a = i - (merged.rank - out->rank), b = i - (merged.rank - s.rank);
             int64_t na = a >= 0 ? out->size[a] : 1, nb = b >= 0 ? s.size[b] : 1;
             if (na != nb && na != 1 && nb != 1) {
-                bl_context_raise(context, BELAY_SHAPE_CONTRACT,
-                                 "index %d does not broadcast with those before it: %" PRId64 " against %" PRId64, k,
-                                 nb, na);
+                char role[24];
+                snprintf(role, sizeof role, "index %d", k);
+                const bl_given given[] = {{"x", x}, {"index 0", indices[0]}, {role, indices[k]}};
+                bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, "index", given, 3,
+                                "index %d does not broadcast with those before it: %" PRId64 " against %" PRId64, k, nb,
+                                na);
                 return false;
             }
             merged.size[i] = na == 1 ? nb : na;
@@ -156,11 +162,13 @@ static bool common_shape(belay_context *context, const belay_tensor *indices, in
     return true;
 }
 
-static bool indices_are_here(belay_context *context, const belay_tensor *indices, int n, int rank)
+static bool indices_are_here(belay_context *context, belay_tensor x, const belay_tensor *indices, int n)
 {
+    int rank = belay_tensor_shape(x).rank;
     if (n < 1 || n > BELAY_MAX_INDICES || n > rank) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "%d indices into a tensor with %d axes: from 1 to %d are taken", n,
-                         rank, rank < BELAY_MAX_INDICES ? rank : BELAY_MAX_INDICES);
+        bl_prove_refuse(context, BELAY_SHAPE_RANK, "index", &(bl_given){"x", x}, 1,
+                        "%d indices into a tensor with %d axes: from 1 to %d are taken", n, rank,
+                        rank < BELAY_MAX_INDICES ? rank : BELAY_MAX_INDICES);
         return false;
     }
     for (int k = 0; k < n; k++)
@@ -176,12 +184,12 @@ belay_tensor belay_index(belay_tensor x, const belay_tensor *indices, int n, con
     if (context == NULL || bl_slot_use(context, x) == NULL)
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(x), result, folded;
-    if (!indices_are_here(context, indices, n, shape.rank) || !common_shape(context, indices, n, &result) ||
+    if (!indices_are_here(context, x, indices, n) || !common_shape(context, x, indices, n, &result) ||
         !bl_op_fold(context, &shape, n, shape.rank, &folded))
         return (belay_tensor){0};
     if (result.rank + shape.rank - n > BELAY_MAX_RANK) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "the result would have %d axes: the most are %d",
-                         result.rank + shape.rank - n, BELAY_MAX_RANK);
+        bl_prove_refuse(context, BELAY_SHAPE_RANK, "index", &(bl_given){"x", x}, 1,
+                        "the result would have %d axes: the most are %d", result.rank + shape.rank - n, BELAY_MAX_RANK);
         return (belay_tensor){0};
     }
     folded.rank = 2;
@@ -251,8 +259,10 @@ belay_tensor belay_scatter_add(belay_tensor x, int axis, belay_tensor index, bel
     if (context == NULL || belay_tensor_is_nil(x) || !bl_op_is_here(context, "index", index) ||
         !bl_op_is_here(context, "src", src))
         return (belay_tensor){0};
-    axis = bl_view_axis(context, x, axis);
-    if (axis < 0 || !index_fits(context, "x", x, index, axis) || !index_fits(context, "src", src, index, -1))
+    axis = bl_view_axis(context, "scatter_add", x, axis);
+    const bl_given given[] = {{"x", x}, {"index", index}, {"src", src}};
+    if (axis < 0 || !index_fits(context, "scatter_add", given, 3, 0, axis) ||
+        !index_fits(context, "scatter_add", given, 3, 2, -1))
         return (belay_tensor){0};
     belay_shape sizes = belay_tensor_shape(index);
     belay_tensor from = corner(context, src, &sizes, -1), to = corner(context, x, &sizes, axis);
@@ -271,7 +281,7 @@ belay_tensor belay_index_add(belay_tensor x, int axis, belay_tensor ids, belay_t
     if (context == NULL || belay_tensor_is_nil(x) || !bl_op_is_here(context, "ids", ids) ||
         !bl_op_is_here(context, "src", src))
         return (belay_tensor){0};
-    axis = bl_view_axis(context, x, axis);
+    axis = bl_view_axis(context, "index_add", x, axis);
     if (axis < 0)
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(x), has = belay_tensor_shape(src);
@@ -282,9 +292,10 @@ belay_tensor belay_index_add(belay_tensor x, int axis, belay_tensor ids, belay_t
         bl_text words[2] = {{0}, {0}};
         bl_report_shape(&has, &words[0]);
         bl_report_shape(&shape, &words[1]);
-        bl_context_raise(context, BELAY_SHAPE_CONTRACT,
-                         "src %s added to x %s by %" PRId64 " ids along axis %d: the sizes differ",
-                         bl_text_get(&words[0]), bl_text_get(&words[1]), belay_tensor_n_elements(ids), axis);
+        const bl_given given[] = {{"x", x}, {"ids", ids}, {"src", src}};
+        bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, "index_add", given, 3,
+                        "src %s added to x %s by %" PRId64 " ids along axis %d: the sizes differ",
+                        bl_text_get(&words[0]), bl_text_get(&words[1]), belay_tensor_n_elements(ids), axis);
         bl_text_fini(&words[0]);
         bl_text_fini(&words[1]);
         return (belay_tensor){0};

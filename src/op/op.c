@@ -90,12 +90,38 @@ bool bl_op_fold(belay_context *context, const belay_shape *shape, int first, int
     return fits;
 }
 
+bool bl_op_has_shape(belay_context *context, const char *op, const bl_given *given, int n, int which,
+                     const belay_shape *wanted)
+{
+    belay_shape has = belay_tensor_shape(given[which].tensor);
+    if (bl_shape_equal(&has, wanted))
+        return true;
+    bl_text words[2] = {{0}, {0}};
+    bl_report_shape(&has, &words[0]);
+    bl_report_shape(wanted, &words[1]);
+    bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, op, given, n, "%s is %s where %s is needed", given[which].role,
+                    bl_text_get(&words[0]), bl_text_get(&words[1]));
+    bl_text_fini(&words[0]);
+    bl_text_fini(&words[1]);
+    return false;
+}
+
+bool bl_op_has_dtype(belay_context *context, const char *op, const bl_given *given, int n, int which,
+                     belay_dtype wanted)
+{
+    belay_dtype has = belay_tensor_dtype(given[which].tensor);
+    if (has != wanted)
+        bl_prove_refuse(context, BELAY_TYPE_DTYPE, op, given, n, "%s is %s where %s is needed", given[which].role,
+                        belay_dtype_name(has), belay_dtype_name(wanted));
+    return has == wanted;
+}
+
 bool bl_op_is_here(belay_context *context, const char *name, belay_tensor tensor)
 {
     if (belay_tensor_is_nil(tensor))
         return false;
     if (tensor.context != context->number) {
-        bl_context_raise(context, BELAY_LIFE_FOREIGN, "%s belongs to another context", name);
+        bl_context_raise_foreign(context, name, tensor);
         return false;
     }
     return bl_slot_use(context, tensor) != NULL;
@@ -103,8 +129,10 @@ bool bl_op_is_here(belay_context *context, const char *name, belay_tensor tensor
 
 belay_context *bl_op_context(const belay_tensor *tensors, int n)
 {
-    for (int i = 0; i < n; i++)
-        if (!belay_tensor_is_nil(tensors[i]))
-            return bl_tensor_context(tensors[i]);
+    for (int i = 0; i < n; i++) {
+        belay_context *context = belay_tensor_is_nil(tensors[i]) ? NULL : bl_tensor_context(tensors[i]);
+        if (context != NULL)
+            return context;
+    }
     return NULL;
 }

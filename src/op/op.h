@@ -6,6 +6,7 @@
 #include <belay/op.h>
 
 #include "grad/tape.h"
+#include "launch/prove.h"
 
 /* Runs and records; nil after a fault. */
 belay_tensor bl_op_run(bl_call *call);
@@ -30,10 +31,16 @@ belay_tensor bl_op_put(belay_context *context, belay_tensor x, belay_tensor part
 /* Sizes [before first, first to last - 1, from last on] of a shape; false after size.overflow. */
 bool bl_op_fold(belay_context *context, const belay_shape *shape, int first, int last, belay_shape *out);
 
+/* Whether `tensor`, one of what `op` was given, has that shape (or dtype); says what is wrong. */
+bool bl_op_has_shape(belay_context *context, const char *op, const bl_given *given, int n, int which,
+                     const belay_shape *wanted);
+bool bl_op_has_dtype(belay_context *context, const char *op, const bl_given *given, int n, int which,
+                     belay_dtype wanted);
+
 /* Whether a handle lives in this context; says what is wrong unless it is nil. */
 bool bl_op_is_here(belay_context *context, const char *name, belay_tensor tensor);
 
-/* First of some handles that is not nil: its context, or NULL. */
+/* First of some handles that has an open context: that; else NULL. */
 belay_context *bl_op_context(const belay_tensor *tensors, int n);
 
 #endif

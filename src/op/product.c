@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products.  The kernel takes [batch, rows, columns]; a factor that is a transposed view goes as it is stored.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -31,6 +32,28 @@ static belay_tensor product(bl_call *call, const belay_tensor of[2], const belay
     return y;
 }
 
+/* What linear is given fits together; `given` is x, weight, bias. */
+static bool linear_is_legal(belay_context *context, const belay_shape *x, const belay_shape *table,
+                            const bl_given given[3])
+{
+    if (x->rank < 1 || table->rank != 2) {
+        bl_prove_refuse(context, BELAY_SHAPE_RANK, "linear", given, 3,
+                        "linear takes [..., in] and a weight [out, in], not %d and %d axes", x->rank, table->rank);
+        return false;
+    }
+    if (x->size[x->rank - 1] != table->size[1]) {
+        bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, "linear", given, 3,
+                        "x has %" PRId64 " features where weight takes %" PRId64, x->size[x->rank - 1], table->size[1]);
+        return false;
+    }
+    belay_dtype dtype = belay_tensor_dtype(given[0].tensor);
+    const belay_shape out = belay_shape1(table->size[0]);
+    return bl_op_has_dtype(context, "linear", given, 3, 1, dtype) &&
+           (belay_tensor_is_nil(given[2].tensor) ||
+            (bl_op_is_here(context, "bias", given[2].tensor) && bl_op_has_shape(context, "linear", given, 3, 2, &out) &&
+             bl_op_has_dtype(context, "linear", given, 3, 2, dtype)));
+}
+
 belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_tensor bias)
 {
     const belay_tensor in[] = {x, weight};
@@ -39,11 +62,8 @@ belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_tensor bias
     if (context == NULL || bl_slot_use(context, x) == NULL || !bl_op_is_here(context, "weight", weight))
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(x), table = belay_tensor_shape(weight);
-    if (shape.rank < 1 || table.rank != 2) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "linear takes [..., in] and a weight [out, in], not %d and %d axes",
-                         shape.rank, table.rank);
+    if (!linear_is_legal(context, &shape, &table, (bl_given[]){{"x", x}, {"weight", weight}, {"bias", bias}}))
         return (belay_tensor){0};
-    }
     int64_t width = shape.size[shape.rank - 1], n = 1;
     for (int i = 0; i < shape.rank - 1; i++)
         n *= shape.size[i];
@@ -86,9 +106,9 @@ static bool leading_shape(belay_context *context, belay_tensor a, belay_tensor b
         int64_t na = i >= out->rank - ra ? sa.size[i - (out->rank - ra)] : 1;
         int64_t nb = i >= out->rank - rb ? sb.size[i - (out->rank - rb)] : 1;
         if (na != nb && na != 1 && nb != 1) {
-            bl_context_raise(context, BELAY_SHAPE_CONTRACT,
-                             "leading axes of a and b do not broadcast: %lld against %lld", (long long)na,
-                             (long long)nb);
+            const bl_given given[] = {{"a", a}, {"b", b}};
+            bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, "matmul", given, 2,
+                            "leading axes of a and b do not broadcast: %" PRId64 " against %" PRId64, na, nb);
             return false;
         }
         out->size[i] = na == 1 ? nb : na;
@@ -121,7 +141,8 @@ belay_tensor belay_matmul(belay_tensor a, belay_tensor b)
         return (belay_tensor){0};
     belay_shape sa = belay_tensor_shape(a), sb = belay_tensor_shape(b), result;
     if (sa.rank < 1 || sb.rank < 1) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "matmul takes tensors of at least one axis");
+        const bl_given given[] = {{"a", a}, {"b", b}};
+        bl_prove_refuse(context, BELAY_SHAPE_RANK, "matmul", given, 2, "matmul takes tensors of at least one axis");
         return (belay_tensor){0};
     }
     bool a_vector = sa.rank == 1, b_vector = sb.rank == 1, ta, tb;

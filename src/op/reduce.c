@@ -6,18 +6,19 @@
 #include "op/op.h"
 
 /* Which axes are reduced; false after a fault. */
-static bool marked_axes(belay_context *context, belay_tensor x, const belay_axes *axes, bool marked[BELAY_MAX_RANK])
+static bool marked_axes(belay_context *context, const char *op, belay_tensor x, const belay_axes *axes,
+                        bool marked[BELAY_MAX_RANK])
 {
     int rank = belay_tensor_shape(x).rank;
     if (axes != NULL && (axes->n < 0 || axes->n > BELAY_MAX_RANK)) {
-        bl_context_raise(context, BELAY_CONF_VALUE, "%d axes to reduce: from 0 to %d are taken", axes->n,
-                         BELAY_MAX_RANK);
+        bl_prove_refuse(context, BELAY_CONF_VALUE, op, &(bl_given){"x", x}, 1,
+                        "%d axes to reduce: from 0 to %d are taken", axes->n, BELAY_MAX_RANK);
         return false;
     }
     for (int i = 0; i < rank; i++)
         marked[i] = axes == NULL || axes->n == 0;
     for (int i = 0; axes != NULL && i < axes->n; i++) {
-        int axis = bl_view_axis(context, x, axes->axis[i]);
+        int axis = bl_view_axis(context, op, x, axes->axis[i]);
         if (axis < 0)
             return false;
         marked[axis] = true;
@@ -53,7 +54,8 @@ static belay_tensor reduce_sum(belay_tensor x, const belay_axes *axes, bool is_m
 {
     belay_context *context = bl_tensor_context(x);
     bool marked[BELAY_MAX_RANK] = {false};
-    if (context == NULL || bl_slot_use(context, x) == NULL || !marked_axes(context, x, axes, marked))
+    const char *op = is_mean ? "mean" : "sum";
+    if (context == NULL || bl_slot_use(context, x) == NULL || !marked_axes(context, op, x, axes, marked))
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(x), result = left_over(&shape, marked, axes != NULL && axes->keep);
     double divisor = 1;
@@ -105,38 +107,46 @@ static belay_tensor as_rows(belay_context *context, const char *name, belay_tens
     if (belay_tensor_is_nil(y) || !bl_op_fold(context, &shape, kept, shape.rank, &rows))
         return (belay_tensor){0};
     if (rows.size[1] == 0) {
-        bl_context_raise(context, BELAY_SHAPE_CONTRACT, "%s over no elements: there is no largest one", name);
+        bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, name, &(bl_given){"x", x}, 1,
+                        "%s over no elements: there is no largest one", name);
         return (belay_tensor){0};
     }
     rows.rank = 2;
     return bl_op_reshape(context, y, &rows);
 }
 
-belay_tensor belay_max(belay_tensor x, int axis, bool keep, belay_tensor *indices)
+static belay_tensor max_along(belay_context *context, const char *op, belay_tensor x, int axis, bool keep,
+                              belay_tensor *indices)
 {
-    belay_context *context = bl_tensor_context(x);
-    BL_ENTER(context);
     bool marked[BELAY_MAX_RANK] = {false};
     if (indices != NULL)
         *indices = (belay_tensor){0};
-    axis = context != NULL ? bl_view_axis(context, x, axis) : -1;
+    axis = context != NULL ? bl_view_axis(context, op, x, axis) : -1;
     if (axis < 0)
         return (belay_tensor){0};
     marked[axis] = true;
     belay_shape shape = belay_tensor_shape(x), result = left_over(&shape, marked, keep);
     bl_call call = {
-        .context = context, .op = BL_OP_max, .n_in = 1, .in = {as_rows(context, "max", x, marked)}, .shown = {x}};
+        .context = context, .op = BL_OP_max, .n_in = 1, .in = {as_rows(context, op, x, marked)}, .shown = {x}};
     belay_tensor y = bl_op_reshape(context, bl_op_run(&call), &result);
     if (indices != NULL && !belay_tensor_is_nil(y))
         *indices = bl_launch_reshape(context, call.out[1], &result);
     return y;
 }
 
+belay_tensor belay_max(belay_tensor x, int axis, bool keep, belay_tensor *indices)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    return max_along(context, "max", x, axis, keep, indices);
+}
+
 belay_tensor belay_argmax(belay_tensor x, int axis, bool keep)
 {
-    BL_ENTER(bl_tensor_context(x));
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
     belay_tensor indices;
-    belay_max(x, axis, keep, &indices);
+    max_along(context, "argmax", x, axis, keep, &indices);
     return indices;
 }
 
@@ -145,7 +155,7 @@ belay_tensor belay_amax(belay_tensor x, const belay_axes *axes)
     belay_context *context = bl_tensor_context(x);
     BL_ENTER(context);
     bool marked[BELAY_MAX_RANK] = {false};
-    if (context == NULL || bl_slot_use(context, x) == NULL || !marked_axes(context, x, axes, marked))
+    if (context == NULL || bl_slot_use(context, x) == NULL || !marked_axes(context, "amax", x, axes, marked))
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(x), result = left_over(&shape, marked, axes != NULL && axes->keep);
     bl_call call = {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops that move or rename elements. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/checked.h"
 #include "op/op.h"
@@ -11,8 +12,10 @@ belay_tensor belay_view(belay_tensor x, belay_shape shape)
     BL_ENTER(context);
     if (context == NULL || bl_slot_use(context, x) == NULL)
         return (belay_tensor){0};
+    const bl_given given = {"x", x};
     if (shape.rank < 0 || shape.rank > BELAY_MAX_RANK) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "a view of %d axes: the most are %d", shape.rank, BELAY_MAX_RANK);
+        bl_prove_refuse(context, BELAY_SHAPE_RANK, "view", &given, 1, "a view of %d axes: the most are %d", shape.rank,
+                        BELAY_MAX_RANK);
         return (belay_tensor){0};
     }
     int64_t known = 1;
@@ -24,6 +27,18 @@ belay_tensor belay_view(belay_tensor x, belay_shape shape)
             known = 0;
     if (open >= 0 && known > 0)
         shape.size[open] = belay_tensor_n_elements(x) / known;
+    if (!bl_checked_product(shape.size, shape.rank, &known) || known != belay_tensor_n_elements(x)) {
+        bl_text words[2] = {{0}, {0}};
+        belay_shape from = belay_tensor_shape(x);
+        bl_report_shape(&from, &words[0]);
+        bl_report_shape(&shape, &words[1]);
+        bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, "view", &given, 1,
+                        "shape %s cannot be viewed as %s: the numbers of elements differ", bl_text_get(&words[0]),
+                        bl_text_get(&words[1]));
+        bl_text_fini(&words[0]);
+        bl_text_fini(&words[1]);
+        return (belay_tensor){0};
+    }
     return bl_op_reshape(context, x, &shape);
 }
 
@@ -33,10 +48,10 @@ belay_tensor belay_transpose(belay_tensor x, int a, int b)
     BL_ENTER(context);
     if (context == NULL)
         return (belay_tensor){0};
-    bl_params params = {.i = {bl_view_axis(context, x, a), 0}};
+    bl_params params = {.i = {bl_view_axis(context, "transpose", x, a), 0}};
     if (params.i[0] < 0)
         return (belay_tensor){0};
-    params.i[1] = bl_view_axis(context, x, b);
+    params.i[1] = bl_view_axis(context, "transpose", x, b);
     if (params.i[1] < 0)
         return (belay_tensor){0};
     return bl_op_record_view(context, x, bl_view_transpose(context, x, a, b), bl_grad_transpose, &params);
@@ -56,18 +71,20 @@ belay_tensor belay_permute(belay_tensor x, const int *axes, int n)
     const bl_slot *slot = context != NULL ? bl_slot_use(context, x) : NULL;
     if (slot == NULL)
         return (belay_tensor){0};
+    const bl_given given = {"x", x};
     if (n != slot->rank) {
-        bl_context_raise(context, BELAY_SHAPE_RANK, "permute names %d axes of a tensor with %d", n, slot->rank);
+        bl_prove_refuse(context, BELAY_SHAPE_RANK, "permute", &given, 1, "permute names %d axes of a tensor with %d", n,
+                        slot->rank);
         return (belay_tensor){0};
     }
     bl_params params = {0};
     unsigned seen = 0;
     for (int i = 0; i < n; i++) {
-        int axis = bl_view_axis(context, x, axes[i]);
+        int axis = bl_view_axis(context, "permute", x, axes[i]);
         if (axis < 0)
             return (belay_tensor){0};
         if (seen >> axis & 1) {
-            bl_context_raise(context, BELAY_SHAPE_AXIS, "permute names axis %d twice", axis);
+            bl_prove_refuse(context, BELAY_SHAPE_AXIS, "permute", &given, 1, "permute names axis %d twice", axis);
             return (belay_tensor){0};
         }
         seen |= 1u << axis;
@@ -89,7 +106,7 @@ belay_tensor belay_slice(belay_tensor x, int axis, int64_t start, int64_t stop, 
 {
     belay_context *context = bl_tensor_context(x);
     BL_ENTER(context);
-    axis = context != NULL ? bl_view_axis(context, x, axis) : -1;
+    axis = context != NULL ? bl_view_axis(context, "slice", x, axis) : -1;
     if (axis < 0)
         return (belay_tensor){0};
     int64_t n = belay_tensor_shape(x).size[axis];
@@ -103,13 +120,13 @@ belay_tensor belay_select(belay_tensor x, int axis, int64_t index)
 {
     belay_context *context = bl_tensor_context(x);
     BL_ENTER(context);
-    axis = context != NULL ? bl_view_axis(context, x, axis) : -1;
+    axis = context != NULL ? bl_view_axis(context, "select", x, axis) : -1;
     if (axis < 0)
         return (belay_tensor){0};
     int64_t n = belay_tensor_shape(x).size[axis];
     if (index < -n || index >= n) {
-        bl_context_raise(context, BELAY_SHAPE_AXIS, "index %" PRId64 " of axis %d, which has size %" PRId64, index,
-                         axis, n);
+        bl_prove_refuse(context, BELAY_SHAPE_AXIS, "select", &(bl_given){"x", x}, 1,
+                        "index %" PRId64 " of axis %d, which has size %" PRId64, index, axis, n);
         return (belay_tensor){0};
     }
     bl_params params = {.i = {axis, index < 0 ? index + n : index}};
@@ -122,7 +139,7 @@ void belay_split(belay_tensor x, int axis, const int64_t *sizes, int n, belay_te
     BL_ENTER(context);
     for (int k = 0; k < n; k++)
         out[k] = (belay_tensor){0};
-    axis = context != NULL ? bl_view_axis(context, x, axis) : -1;
+    axis = context != NULL ? bl_view_axis(context, "split", x, axis) : -1;
     if (axis < 0)
         return;
     int64_t total = 0, start = 0, has = belay_tensor_shape(x).size[axis];
@@ -130,9 +147,9 @@ void belay_split(belay_tensor x, int axis, const int64_t *sizes, int n, belay_te
     for (int k = 0; k < n && fits; k++)
         fits = sizes[k] >= 0 && bl_checked_add(total, sizes[k], &total);
     if (!fits || total != has) {
-        bl_context_raise(context, BELAY_SHAPE_CONTRACT,
-                         "split into %d parts of %" PRId64 " in all along axis %d, which has size %" PRId64, n, total,
-                         axis, has);
+        bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, "split", &(bl_given){"x", x}, 1,
+                        "split into %d parts of %" PRId64 " in all along axis %d, which has size %" PRId64, n, total,
+                        axis, has);
         return;
     }
     for (int k = 0; k < n; start += sizes[k++])
@@ -149,7 +166,9 @@ static bool joined_shape(belay_context *context, const belay_tensor *in, int n, 
         if (belay_tensor_is_nil(in[k]))
             return false;
         if (in[k].context != context->number) {
-            bl_context_raise(context, BELAY_LIFE_FOREIGN, "operand %d of cat belongs to another context", k);
+            char who[32];
+            snprintf(who, sizeof who, "operand %d of cat", k);
+            bl_context_raise_foreign(context, who, in[k]);
             return false;
         }
         const bl_slot *slot = bl_slot_use(context, in[k]);
@@ -163,9 +182,12 @@ static bool joined_shape(belay_context *context, const belay_tensor *in, int n, 
             belay_shape shapes[2] = {bl_slot_shape(first), bl_slot_shape(slot)};
             bl_report_shape(&shapes[0], &words[0]);
             bl_report_shape(&shapes[1], &words[1]);
-            bl_context_raise(context, fits ? BELAY_TYPE_DTYPE : BELAY_SHAPE_CONTRACT,
-                             "cat along axis %d of operand 0 %s %s and operand %d %s %s", axis, bl_text_get(&words[0]),
-                             belay_dtype_name(first->dtype), k, bl_text_get(&words[1]), belay_dtype_name(slot->dtype));
+            char role[24];
+            snprintf(role, sizeof role, "operand %d", k);
+            const bl_given given[] = {{"operand 0", in[0]}, {role, in[k]}};
+            bl_prove_refuse(context, fits ? BELAY_TYPE_DTYPE : BELAY_SHAPE_CONTRACT, "cat", given, 2,
+                            "cat along axis %d of operand 0 %s %s and operand %d %s %s", axis, bl_text_get(&words[0]),
+                            belay_dtype_name(first->dtype), k, bl_text_get(&words[1]), belay_dtype_name(slot->dtype));
             bl_text_fini(&words[0]);
             bl_text_fini(&words[1]);
             return false;
@@ -184,7 +206,7 @@ belay_tensor belay_cat(const belay_tensor *in, int n, int axis)
     BL_ENTER(context);
     if (context == NULL || belay_tensor_is_nil(in[0]))
         return (belay_tensor){0};
-    axis = bl_view_axis(context, in[0], axis);
+    axis = bl_view_axis(context, "cat", in[0], axis);
     belay_shape shape;
     if (axis < 0 || !joined_shape(context, in, n, axis, &shape))
         return (belay_tensor){0};

@@ -8,7 +8,7 @@
 static belay_tensor along_axis(int op, belay_tensor x, int axis)
 {
     belay_context *context = bl_tensor_context(x);
-    axis = context != NULL ? bl_view_axis(context, x, axis) : -1;
+    axis = context != NULL ? bl_view_axis(context, bl_kernel_rows[op].name, x, axis) : -1;
     belay_tensor last = axis >= 0 ? bl_op_axis_last(context, x, axis) : (belay_tensor){0};
     if (belay_tensor_is_nil(last))
         return last;
@@ -52,15 +52,17 @@ static bool loss_options_are_legal(belay_context *context, const belay_cross_ent
 }
 
 /* Labels have the shape of the logits without their classes; false after a fault. */
-static bool labels_fit(belay_context *context, belay_tensor x, belay_tensor labels)
+static bool labels_fit(belay_context *context, belay_tensor x, belay_tensor labels, belay_tensor weight)
 {
+    const bl_given given[] = {{"logits", x}, {"labels", labels}, {"weight", weight}};
     belay_shape all = belay_tensor_shape(x), has = belay_tensor_shape(labels), wanted = {0};
     if (all.rank == 0) {
-        bl_context_raise(context, BELAY_SHAPE_RANK,
-                         "cross_entropy takes [classes], [batch, classes] or [batch, "
-                         "classes, ...], not a tensor without axes");
+        bl_prove_refuse(
+            context, BELAY_SHAPE_RANK, "cross_entropy", given, 3,
+            "cross_entropy takes [classes], [batch, classes] or [batch, classes, ...], not a tensor without axes");
         return false;
     }
+    const belay_shape classes = belay_shape1(all.size[all.rank > 1]);
     for (int i = 0; i < all.rank; i++)
         if (i != (all.rank > 1))
             wanted.size[wanted.rank++] = all.size[i];
@@ -72,12 +74,17 @@ static bool labels_fit(belay_context *context, belay_tensor x, belay_tensor labe
         bl_report_shape(&has, &words[0]);
         bl_report_shape(&all, &words[1]);
         bl_report_shape(&wanted, &words[2]);
-        bl_context_raise(context, BELAY_SHAPE_CONTRACT, "labels %s for logits %s: %s is needed", bl_text_get(&words[0]),
-                         bl_text_get(&words[1]), bl_text_get(&words[2]));
+        bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, "cross_entropy", given, 3,
+                        "labels %s for logits %s: %s is needed", bl_text_get(&words[0]), bl_text_get(&words[1]),
+                        bl_text_get(&words[2]));
         for (int i = 0; i < 3; i++)
             bl_text_fini(&words[i]);
+        return false;
     }
-    return fits;
+    return belay_tensor_is_nil(weight) ||
+           (bl_op_is_here(context, "weight", weight) &&
+            bl_op_has_shape(context, "cross_entropy", given, 3, 2, &classes) &&
+            bl_op_has_dtype(context, "cross_entropy", given, 3, 2, belay_tensor_dtype(x)));
 }
 
 /* Sum of losses over sum of weights; over the number of rows when every row counts 1. */
@@ -100,7 +107,7 @@ belay_tensor belay_cross_entropy(belay_tensor logits, belay_tensor labels, const
     BL_ENTER(context);
     belay_cross_entropy_options o = options != NULL ? *options : (belay_cross_entropy_options){0};
     if (context == NULL || bl_slot_use(context, logits) == NULL || !bl_op_is_here(context, "labels", labels) ||
-        !loss_options_are_legal(context, &o) || !labels_fit(context, logits, labels))
+        !loss_options_are_legal(context, &o) || !labels_fit(context, logits, labels, o.weight))
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(labels), flat = belay_shape1(belay_tensor_n_elements(labels)), rows;
     belay_tensor last = bl_op_axis_last(context, logits, belay_tensor_shape(logits).rank > 1);
@@ -115,8 +122,6 @@ belay_tensor belay_cross_entropy(belay_tensor logits, belay_tensor labels, const
     call.params.i[0] = o.ignore;
     call.params.i[1] = o.has_ignore;
     if (!belay_tensor_is_nil(o.weight)) {
-        if (!bl_op_is_here(context, "weight", o.weight))
-            return (belay_tensor){0};
         call.in[2] = bl_launch_contiguous(context, o.weight);
         if (belay_tensor_is_nil(call.in[2]))
             return (belay_tensor){0};
@@ -134,20 +139,11 @@ belay_tensor belay_mse(belay_tensor prediction, belay_tensor target, belay_reduc
     if (context == NULL || bl_slot_use(context, prediction) == NULL || !bl_op_is_here(context, "target", target) ||
         !is_reduction(context, reduction))
         return (belay_tensor){0};
-    belay_shape shapes[2] = {belay_tensor_shape(prediction), belay_tensor_shape(target)};
-    bool fits = shapes[0].rank == shapes[1].rank;
-    for (int i = 0; i < shapes[0].rank && fits; i++)
-        fits = shapes[0].size[i] == shapes[1].size[i];
-    if (!fits) {
-        bl_text words[2] = {{0}, {0}};
-        bl_report_shape(&shapes[0], &words[0]);
-        bl_report_shape(&shapes[1], &words[1]);
-        bl_context_raise(context, BELAY_SHAPE_CONTRACT, "mse of a prediction %s and a target %s: the shapes differ",
-                         bl_text_get(&words[0]), bl_text_get(&words[1]));
-        bl_text_fini(&words[0]);
-        bl_text_fini(&words[1]);
+    const bl_given given[] = {{"prediction", prediction}, {"target", target}};
+    belay_shape wanted = belay_tensor_shape(prediction);
+    if (!bl_op_has_shape(context, "mse", given, 2, 1, &wanted) ||
+        !bl_op_has_dtype(context, "mse", given, 2, 1, belay_tensor_dtype(prediction)))
         return (belay_tensor){0};
-    }
     belay_tensor y = belay_squared_error(prediction, target);
     return reduction == BELAY_NONE ? y : reduction == BELAY_SUM ? belay_sum(y, NULL) : belay_mean(y, NULL);
 }

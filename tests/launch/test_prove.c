@@ -106,7 +106,7 @@ static void signatures_prove_axes_sizes_and_dtypes(void **state)
     told_clear();
     int line = __LINE__ + 1;
     belay_layer_norm(x, 1, zeros(context, BELAY_F64, 1, 3, 0, 0), nil, 0);
-    expect(line, "w is f64 where f32 is needed", "layer_norm", "x [2, 3] f32; w [3] f64", BELAY_TYPE_DTYPE);
+    expect(line, "weight is f64 where f32 is needed", "layer_norm", "x [2, 3] f32; weight [3] f64", BELAY_TYPE_DTYPE);
     belay_embedding(zeros(context, BELAY_F32, 1, 3, 0, 0), zeros(context, BELAY_I64, 1, 2, 0, 0), NULL);
     assert_non_null(strstr(told(), "(shape.rank)\n"));
     told_clear();

@@ -235,15 +235,17 @@ static void losses_refuse_what_does_not_fit(void **state)
     const char *when = "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n";
     snprintf(text, sizeof text,
              "belay: labels [2, 5] for logits [2, 5, 3]: [2, 3] is needed (shape.contract)\n"
-             "    called at: test_loss.c:%d\n%s    try: %s\n",
+             "    op: cross_entropy, called at test_loss.c:%d\n"
+             "    tensors: logits [2, 5, 3] f32; labels [2, 5] i64; on cpu\n%s    try: %s\n",
              line, when, advice);
     assert_words_equal(told, text);
     told[0] = '\0';
     belay_mse(x, labels, BELAY_MEAN);
     line = __LINE__ - 1;
     snprintf(text, sizeof text,
-             "belay: mse of a prediction [2, 5, 3] and a target [2, 5]: the shapes differ (shape.contract)\n"
-             "    called at: test_loss.c:%d\n%s    try: %s\n",
+             "belay: target is [2, 5] where [2, 5, 3] is needed (shape.contract)\n"
+             "    op: mse, called at test_loss.c:%d\n"
+             "    tensors: prediction [2, 5, 3] f32; target [2, 5] i64; on cpu\n%s    try: %s\n",
              line, when, advice);
     assert_words_equal(told, text);
     told[0] = '\0';
