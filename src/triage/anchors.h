@@ -16,8 +16,9 @@ typedef struct bl_anchors {
     char *bytes;
 } bl_anchors;
 
-/* False without memory; fini is then still right to call. */
-BL_MUST_USE bool bl_anchors_init(bl_anchors *anchors);
+/* Those of the strong rows, for the fast pass, or those of the weak ones (signal.h).  False without memory; fini is then
+ * still right to call. */
+BL_MUST_USE bool bl_anchors_init(bl_anchors *anchors, bool of_weak_rows);
 void bl_anchors_fini(bl_anchors *anchors);
 
 #endif

@@ -65,6 +65,8 @@ static int default_dtype_size(const bl_case *c, const bl_event *event)
 static void judge_shape(bl_case *c, const bl_event *event, const bl_text_shape *shape)
 {
     int64_t bytes = INT64_MAX;
+    if (shape->numel < INT32_LIMIT / 8) /* of no dtype's size */
+        return;
     if (!bl_checked_mul(shape->numel, default_dtype_size(c, event), &bytes))
         bytes = INT64_MAX;
     if (shape->numel >= INT32_LIMIT)

@@ -4,19 +4,23 @@
 #include <pcre2.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "triage/match.h"
+#include "triage/search.h"
 
 enum { MOST_LINE = 65536 };
 #define MATCH_LIMIT 100000 /* steps of PCRE2 for one pattern and line: a hostile line costs no more */
 
 struct bl_matcher {
-    bl_anchors anchors;
+    bl_anchors anchors, weak; /* of strong rows; of weak ones */
+    int64_t *weak_bytes;      /* lengths of the weak anchors */
+    bl_search_plain *weak_search;
     pcre2_code *code[BL_N_SIGNALS];
     pcre2_code *hint, *outcome;
     pcre2_match_data *data, *check;
     pcre2_match_context *context;
-    int always[BL_N_SIGNALS], n_always; /* weak rows and those without an anchor */
+    int always[BL_N_SIGNALS], n_always; /* rows without an anchor */
     int group[BL_N_SIGNALS];            /* number of the first row of its group */
 };
 
@@ -59,12 +63,30 @@ static int group_of(int row)
     return row;
 }
 
+static bool open_weak(bl_matcher *matcher)
+{
+    if (!bl_anchors_init(&matcher->weak, true))
+        return false;
+    const bl_anchors *weak = &matcher->weak;
+    bl_literals literals = {.list = weak->list, .n = weak->n, .shortest = INT64_MAX};
+    matcher->weak_bytes = bl_alloc(weak->n, sizeof *matcher->weak_bytes);
+    for (int i = 0; matcher->weak_bytes != NULL && i < weak->n; i++) {
+        int64_t n = (int64_t)strlen(weak->list[i]);
+        matcher->weak_bytes[i] = n;
+        literals.shortest = bl_min_i64(literals.shortest, n);
+        literals.longest = bl_max_i64(literals.longest, n);
+    }
+    literals.n_bytes = matcher->weak_bytes;
+    matcher->weak_search = matcher->weak_bytes == NULL ? NULL : bl_search_plain_new(&literals);
+    return matcher->weak_search != NULL;
+}
+
 static belay_code build(bl_matcher *matcher, bl_error *error)
 {
     matcher->data = pcre2_match_data_create(32, NULL);
     matcher->check = pcre2_match_data_create(1, NULL);
     matcher->context = pcre2_match_context_create(NULL);
-    if (!bl_anchors_init(&matcher->anchors) || matcher->data == NULL || matcher->check == NULL ||
+    if (!bl_anchors_init(&matcher->anchors, false) || !open_weak(matcher) || matcher->data == NULL || matcher->check == NULL ||
         matcher->context == NULL)
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the patterns");
     pcre2_set_match_limit(matcher->context, MATCH_LIMIT);
@@ -72,10 +94,7 @@ static belay_code build(bl_matcher *matcher, bl_error *error)
     TRY(compile(outcome_pattern, "(outcome)", &matcher->outcome, error));
     for (int i = 0; i < BL_N_SIGNALS; i++) {
         matcher->group[i] = group_of(i);
-        if (bl_signals[i].pattern[0] == '\0')
-            continue;
-        TRY(compile(bl_signals[i].pattern, bl_signals[i].name, &matcher->code[i], error));
-        if (bl_signals[i].anchors[0] == '\0' || bl_signals[i].anchors[0] == '~')
+        if (bl_signals[i].pattern[0] != '\0' && bl_signals[i].anchors[0] == '\0')
             matcher->always[matcher->n_always++] = i;
     }
     return BELAY_OK;
@@ -107,6 +126,9 @@ void bl_matcher_free(bl_matcher *matcher)
     pcre2_match_data_free(matcher->check);
     pcre2_match_context_free(matcher->context);
     bl_anchors_fini(&matcher->anchors);
+    bl_anchors_fini(&matcher->weak);
+    bl_search_plain_free(matcher->weak_search);
+    bl_free(matcher->weak_bytes);
     bl_free(matcher);
 }
 
@@ -170,14 +192,25 @@ static void add_facts(const bl_matcher *matcher, int row, const bl_line *line, b
     }
 }
 
+/* A row's pattern, compiled when it is first needed: most rows are needed by no line of a given log. */
+static const pcre2_code *code_of(bl_matcher *matcher, int row, bl_events *events)
+{
+    bl_error error = {0};
+    if (matcher->code[row] == NULL && bl_signals[row].pattern[0] != '\0' &&
+        compile(bl_signals[row].pattern, bl_signals[row].name, &matcher->code[row], &error) != BELAY_OK)
+        bl_events_note_no_memory(events); /* each pattern compiles in a test: what is left is memory */
+    return matcher->code[row];
+}
+
 static void try_row(bl_matcher *matcher, int row, const bl_line *line, const bl_place *place, bl_events *events,
                     bool *group_done)
 {
     size_t n = line->n_text < MOST_LINE ? (size_t)line->n_text : MOST_LINE;
     bool is_failure = bl_signals[row].role == BL_ROLE_FAULT || bl_signals[row].role == BL_ROLE_ECHO;
-    if (group_done[matcher->group[row]] || matcher->code[row] == NULL || (is_failure && place->is_quoted))
+    if (group_done[matcher->group[row]] || (is_failure && place->is_quoted))
         return;
-    if (!matches(matcher, matcher->code[row], matcher->data, line->text, n))
+    const pcre2_code *code = code_of(matcher, row, events);
+    if (code == NULL || !matches(matcher, code, matcher->data, line->text, n))
         return;
     group_done[matcher->group[row]] = true;
     if (is_failure && is_spoken_of(matcher, line, n, pcre2_get_ovector_pointer(matcher->data)[0]))
@@ -204,19 +237,16 @@ static void mark_rows(const bl_matcher *matcher, const bl_line *line, const int 
             want_anchor(&matcher->anchors, a, wanted);
 }
 
-/* Whether a weak row's words, or none, stand in the line. */
-static bool may_match(const bl_line *line, const char *anchors)
+typedef struct weak_hits {
+    const bl_anchors *anchors;
+    bool *wanted;
+} weak_hits;
+
+static void want_weak(void *state, int number, int64_t end)
 {
-    if (anchors[0] == '\0')
-        return true;
-    anchors += strcspn(anchors, "\n");
-    while (*anchors == '\n') {
-        size_t length = strcspn(++anchors, "\n");
-        if (memmem(line->text, (size_t)line->n_text, anchors, length) != NULL)
-            return true;
-        anchors += length;
-    }
-    return false;
+    const weak_hits *hits = state;
+    (void)end;
+    want_anchor(hits->anchors, number, hits->wanted);
 }
 
 void bl_matcher_line(bl_matcher *matcher, const bl_line *line, const int *anchors, int n_anchors, const bl_place *place,
@@ -224,8 +254,11 @@ void bl_matcher_line(bl_matcher *matcher, const bl_line *line, const int *anchor
 {
     bool wanted[BL_N_SIGNALS] = {false}, group_done[BL_N_SIGNALS] = {false};
     mark_rows(matcher, line, anchors, n_anchors, wanted);
+    weak_hits hits = {&matcher->weak, wanted};
+    if (place->is_whole_read)
+        bl_search_plain_run(matcher->weak_search, line->text, line->n_text, want_weak, &hits);
     for (int i = 0; place->is_whole_read && i < matcher->n_always; i++)
-        wanted[matcher->always[i]] = may_match(line, bl_signals[matcher->always[i]].anchors);
+        wanted[matcher->always[i]] = true;
     for (int row = 0; row < BL_N_SIGNALS; row++)
         if (wanted[row])
             try_row(matcher, row, line, place, events, group_done);

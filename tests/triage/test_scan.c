@@ -436,7 +436,7 @@ static void the_anchors_of_the_signals_make_a_scan(void **state)
     (void)state;
     bl_anchors anchors;
     bl_scan *scan;
-    assert_true(bl_anchors_init(&anchors));
+    assert_true(bl_anchors_init(&anchors, false));
     assert_true(anchors.n > 50);
     check_ok(bl_scan_new(anchors.list, anchors.n, &scan, &error), &error);
     if (strncmp(bl_scan_describe(scan), "libhs", 5) == 0)

@@ -51,7 +51,7 @@ int main(int argc, char **argv)
     bl_anchors anchors;
     if (argc != 2)
         return fail("usage: belay_anchors FILE");
-    if (!bl_anchors_init(&anchors) || anchors.n > most_anchors)
+    if (!bl_anchors_init(&anchors, false) || anchors.n > most_anchors)
         return fail("too many anchors, or no memory");
     for (int i = 0; i < anchors.n; i++)
         n_bytes[i] = (int64_t)strlen(anchors.list[i]);
