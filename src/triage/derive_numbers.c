@@ -51,23 +51,32 @@ static bool is_error_line(const char *text)
     return false;
 }
 
-static int default_dtype_size(const bl_case *c, const bl_event *event)
+/* The size of a file's elements, by the first of its lines that names one.  The last answer is kept: looking through all
+ * lines for each of many shapes would take for ever. */
+typedef struct known_size {
+    int file, size;
+} known_size;
+
+static int default_dtype_size(const bl_case *c, const bl_event *event, known_size *known)
 {
     int size = bl_text_dtype_size(event->text);
-    for (int64_t i = 0; size == 0 && i < bl_events_n(c->events); i++) {
-        const bl_event *other = bl_events_at(c->events, i);
-        if (other->file == event->file)
-            size = bl_text_dtype_size(other->text);
+    if (size != 0)
+        return size;
+    if (known->size == 0 || known->file != event->file) {
+        for (int64_t i = 0; size == 0 && i < bl_events_n(c->events); i++)
+            if (bl_events_at(c->events, i)->file == event->file)
+                size = bl_text_dtype_size(bl_events_at(c->events, i)->text);
+        *known = (known_size){.file = event->file, .size = size == 0 ? 4 : size};
     }
-    return size == 0 ? 4 : size;
+    return known->size;
 }
 
-static void judge_shape(bl_case *c, const bl_event *event, const bl_text_shape *shape)
+static void judge_shape(bl_case *c, const bl_event *event, const bl_text_shape *shape, known_size *known)
 {
     int64_t bytes = INT64_MAX;
     if (shape->numel < INT32_LIMIT / 8) /* of no dtype's size */
         return;
-    if (!bl_checked_mul(shape->numel, default_dtype_size(c, event), &bytes))
+    if (!bl_checked_mul(shape->numel, default_dtype_size(c, event, known), &bytes))
         bytes = INT64_MAX;
     if (shape->numel >= INT32_LIMIT)
         derive_size(c, BL_SIGNAL_number_past_int32, event, shape, 0);
@@ -79,10 +88,11 @@ static void judge_shape(bl_case *c, const bl_event *event, const bl_text_shape *
 
 static void judge_shapes(bl_case *c, bl_signal signal)
 {
+    known_size known = {.size = 0};
     for (const bl_event *event = bl_events_first(c->events, signal); event != NULL; event = event->next) {
         bl_text_shape shape;
         for (int64_t at = 0; bl_text_shape_next(event->text, (int64_t)strlen(event->text), &at, &shape);)
-            judge_shape(c, event, &shape);
+            judge_shape(c, event, &shape, &known);
     }
 }
 
@@ -376,7 +386,7 @@ static void name_exceptions(bl_case *c)
 {
     enum { NEAR = 8 };
     static const bl_signal frames[] = {BL_SIGNAL_trace_user, BL_SIGNAL_trace_library};
-    for (const bl_event *event = bl_events_first(c->events, BL_SIGNAL_raisedname_seen); event != NULL;
+    for (const bl_event *event = bl_events_first(c->events, BL_SIGNAL_raised_named); event != NULL;
          event = event->next) {
         bool is_behind = false;
         for (size_t i = 0; i < BL_COUNT(frames); i++)
