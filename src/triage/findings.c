@@ -34,7 +34,7 @@ static int compare(const void *left, const void *right)
     const candidate *a = left, *b = right;
     if (a->rule->tier != b->rule->tier)
         return (int)a->rule->tier - (int)b->rule->tier;
-    if (a->found[0] != b->found[0] && a->found[0]->line != b->found[0]->line) {
+    if (a->found[0]->file != b->found[0]->file || a->found[0]->line != b->found[0]->line) {
         if (bl_event_before(a->found[0], b->found[0]))
             return -1;
         if (bl_event_before(b->found[0], a->found[0]))
