@@ -163,7 +163,7 @@ static void judge_link(bl_case *c, const bl_gpu_verdict *gpu)
 static void judge_hardware(bl_case *c, const bl_gpu_verdict *gpu)
 {
     char pci[BL_PCI_WORDS];
-    bl_event *event = derive_at(c, BL_SIGNAL_xid_hardware, gpu->decisive);
+    bl_event *event = derive_at(c, gpu->is_settled ? BL_SIGNAL_xid_hardware : BL_SIGNAL_xid_hardware_likely, gpu->decisive);
     add_incident_facts(c, event, gpu);
     if (gpu->upstream.is_known)
         bl_event_fact_of(c->events, event, "upstream_port", -1, "%s", bl_pci_describe(gpu->upstream, pci));

@@ -85,6 +85,7 @@ static belay_code conclude(bl_explain *e, bl_error *error)
     bl_derive_machine(&e->c);
     bl_derive_run(&e->c);
     bl_derive_ranks(&e->c);
+    bl_derive_rest(&e->c);
     bool has_journals = bl_journals_derive(e->reader.journals, &e->c);
     if (!has_journals || !compare_ranks(e) || bl_events_lack_memory(e->reader.events))
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to judge what was found in the logs");

@@ -206,7 +206,8 @@ static void try_row(bl_matcher *matcher, int row, const bl_line *line, const bl_
                     bool *group_done)
 {
     size_t n = line->n_text < MOST_LINE ? (size_t)line->n_text : MOST_LINE;
-    bool is_failure = bl_signals[row].role == BL_ROLE_FAULT || bl_signals[row].role == BL_ROLE_ECHO;
+    bl_role role = bl_signals[row].role;
+    bool is_failure = role == BL_ROLE_FAULT || role == BL_ROLE_ECHO || role == BL_ROLE_END;
     if (group_done[matcher->group[row]] || (is_failure && place->is_quoted))
         return;
     const pcre2_code *code = code_of(matcher, row, events);

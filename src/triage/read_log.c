@@ -158,11 +158,7 @@ static void feed_kernel(reading *r, const bl_line *line)
 {
     bl_kernel_event event;
     bl_gpu_place place = {.file = r->file, .line = line->number, .time = line->time, .time_kind = line->time_kind};
-    /* With its prefixes, which name the machine; where colours stand between them, what is left without. */
-    bool is_coloured = memchr(line->raw, '\x1b', (size_t)line->n_raw) != NULL;
-    const char *text = is_coloured ? line->text : line->raw;
-    int64_t n_text = is_coloured ? line->n_text : line->n_raw;
-    if (bl_kernel_feed(&r->kernel, text, n_text, line->number, &event) &&
+    if (bl_kernel_feed_line(&r->kernel, line, &event) &&
         !bl_gpu_fold_add(r->reader->gpus, &event, place))
         r->reader->lacks_memory = true;
 }

@@ -10,6 +10,7 @@
 typedef enum bl_role {
     BL_ROLE_FAULT,   /* something failed here, and this line says what */
     BL_ROLE_ECHO,    /* something failed elsewhere or before; never a cause by itself */
+    BL_ROLE_END,     /* a program ended; says nothing of why */
     BL_ROLE_FACT,    /* true of the program or the machine; no failure */
     BL_ROLE_DERIVED, /* concluded from other signals, by a file derive_*.c; has no pattern */
 } bl_role;
