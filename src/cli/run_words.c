@@ -282,7 +282,8 @@ void bl_run_explain(bl_run *run)
     bl_run_say("    evidence: %s\n", folder);
     if (run->was_stopped)
         return;
-    if (bl_explain_run(&(bl_explain_options){.paths = &folder, .n_paths = 1}, &explain, &error) != BELAY_OK) {
+    if (bl_explain_run(&(bl_explain_options){.paths = &folder, .n_paths = 1, .keeps_history = true}, &explain,
+                       &error) != BELAY_OK) {
         bl_cli_tell(run->cli, &error);
         return;
     }

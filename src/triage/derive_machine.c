@@ -49,8 +49,8 @@ static void add_lines(bl_case *c, bl_signal signal, const bl_gpu_verdict *gpu)
 
 static const char *access_text(const bl_gpu_incident *incident)
 {
-    static const char *const words[] = {"", "ACCESS_TYPE_VIRT_READ", "ACCESS_TYPE_VIRT_WRITE", "ACCESS_TYPE_VIRT_ATOMIC",
-                                        "ACCESS_TYPE_VIRT_PREFETCH"};
+    static const char *const words[] = {"", "ACCESS_TYPE_VIRT_READ", "ACCESS_TYPE_VIRT_WRITE",
+                                        "ACCESS_TYPE_VIRT_ATOMIC", "ACCESS_TYPE_VIRT_PREFETCH"};
     return words[incident->access];
 }
 
@@ -59,7 +59,8 @@ static void add_address(bl_case *c, bl_event *event, const bl_gpu_incident *inci
     if (incident == NULL)
         return;
     if (incident->has_address) {
-        bl_event_fact_of(c->events, event, "address", -1, "0x%llx_%08llx", (unsigned long long)(incident->address >> 32),
+        bl_event_fact_of(c->events, event, "address", -1, "0x%llx_%08llx",
+                         (unsigned long long)(incident->address >> 32),
                          (unsigned long long)(incident->address & 0xffffffffu));
         bl_event_fact_of(c->events, event, "access", -1, "%s", access_text(incident));
     }
@@ -163,7 +164,8 @@ static void judge_link(bl_case *c, const bl_gpu_verdict *gpu)
 static void judge_hardware(bl_case *c, const bl_gpu_verdict *gpu)
 {
     char pci[BL_PCI_WORDS];
-    bl_event *event = derive_at(c, gpu->is_settled ? BL_SIGNAL_xid_hardware : BL_SIGNAL_xid_hardware_likely, gpu->decisive);
+    bl_event *event =
+        derive_at(c, gpu->is_settled ? BL_SIGNAL_xid_hardware : BL_SIGNAL_xid_hardware_likely, gpu->decisive);
     add_incident_facts(c, event, gpu);
     if (gpu->upstream.is_known)
         bl_event_fact_of(c->events, event, "upstream_port", -1, "%s", bl_pci_describe(gpu->upstream, pci));

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
+#include <sys/utsname.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "triage/explain.h"
@@ -104,9 +106,12 @@ static belay_code open_history(bl_explain *e, const bl_explain_options *options,
 static void save_history(bl_explain *e)
 {
     bl_error error = {0};
+    struct utsname machine = {.nodename = ""};
+    (void)uname(&machine); /* without a name, a GPU is told by its UUID alone */
     if (e->history == NULL)
         return;
-    if (bl_history_save(e->history, &error) != BELAY_OK)
+    if (bl_gpu_remember(e->reader.gpus, e->history, machine.nodename, 0, bl_clock_wall(), &error) != BELAY_OK ||
+        bl_history_save(e->history, &error) != BELAY_OK)
         add_note(e, "history not kept: ", &error);
     if (bl_history_note(e->history)[0] != '\0')
         bl_text_format(&e->notes, "%s\n", bl_history_note(e->history));

@@ -87,7 +87,8 @@ static int64_t first_failure(const bl_events *events, int file)
     int64_t line = INT64_MAX;
     for (int64_t i = 0; i < bl_events_n(events); i++) {
         const bl_event *event = bl_events_at(events, i);
-        bool is_failure = bl_signals[event->signal].role == BL_ROLE_FAULT || bl_signals[event->signal].role == BL_ROLE_ECHO;
+        bool is_failure =
+            bl_signals[event->signal].role == BL_ROLE_FAULT || bl_signals[event->signal].role == BL_ROLE_ECHO;
         if (is_failure && event->file == file && event->line < line)
             line = event->line;
     }

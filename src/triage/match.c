@@ -86,8 +86,8 @@ static belay_code build(bl_matcher *matcher, bl_error *error)
     matcher->data = pcre2_match_data_create(32, NULL);
     matcher->check = pcre2_match_data_create(1, NULL);
     matcher->context = pcre2_match_context_create(NULL);
-    if (!bl_anchors_init(&matcher->anchors, false) || !open_weak(matcher) || matcher->data == NULL || matcher->check == NULL ||
-        matcher->context == NULL)
+    if (!bl_anchors_init(&matcher->anchors, false) || !open_weak(matcher) || matcher->data == NULL ||
+        matcher->check == NULL || matcher->context == NULL)
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the patterns");
     pcre2_set_match_limit(matcher->context, MATCH_LIMIT);
     TRY(compile(hint_pattern, "(hint)", &matcher->hint, error));

@@ -104,10 +104,10 @@ static bool ends_in(const char *text, int64_t n, const char *ending)
 /* "cat README.md": what follows is a text that somebody wrote, not what a program said. */
 static bool prints_document(const char *command, int64_t n)
 {
-    static const char *const printers[] = {"cat ", "less ", "more ", "head ", "tail ", "bat ", "sed -n", "git diff",
-                                           "git show", "man ", "grep "};
-    static const char *const endings[] = {".md", ".rst", ".txt", ".py", ".html", ".sh", ".c", ".cc", ".cpp", ".cu",
-                                          ".h", ".yaml", ".yml", ".json", ".toml"};
+    static const char *const printers[] = {"cat ",   "less ",    "more ",    "head ", "tail ", "bat ",
+                                           "sed -n", "git diff", "git show", "man ",  "grep "};
+    static const char *const endings[] = {".md",  ".rst", ".txt", ".py",   ".html", ".sh",   ".c",   ".cc",
+                                          ".cpp", ".cu",  ".h",   ".yaml", ".yml",  ".json", ".toml"};
     bool prints = false;
     for (size_t i = 0; i < sizeof printers / sizeof printers[0]; i++)
         prints = prints || begins_with(command, n, printers[i]);
@@ -158,8 +158,7 @@ static void feed_kernel(reading *r, const bl_line *line)
 {
     bl_kernel_event event;
     bl_gpu_place place = {.file = r->file, .line = line->number, .time = line->time, .time_kind = line->time_kind};
-    if (bl_kernel_feed_line(&r->kernel, line, &event) &&
-        !bl_gpu_fold_add(r->reader->gpus, &event, place))
+    if (bl_kernel_feed_line(&r->kernel, line, &event) && !bl_gpu_fold_add(r->reader->gpus, &event, place))
         r->reader->lacks_memory = true;
 }
 
