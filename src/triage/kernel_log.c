@@ -449,7 +449,8 @@ bool bl_kernel_feed_line(bl_kernel_reader *reader, const bl_line *line, bl_kerne
         if (!bl_kernel_feed(reader, bytes, n_bytes, line->number, out))
             continue;
         if (out->host.n_bytes == 0)
-            out->host = bl_kernel_host(line->raw, line->n_raw);
+            out->host = line->host != NULL ? (bl_kernel_text){line->host, line->n_host}
+                                           : bl_kernel_host(line->raw, line->n_raw);
         return true;
     }
     return bl_kernel_feed(reader, line->raw, line->n_raw, line->number, out);

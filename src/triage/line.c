@@ -174,8 +174,38 @@ static void build_segments(builder *b, const char *at, const char *end, bool has
     finish_segment(b, true);
 }
 
+static void parse_text(const bl_line_style *style, const char *raw, int64_t n_raw, char *scratch, bl_line *line)
+{
+    look found = look_over(raw, n_raw);
+    if (found == LOOK_PLAIN) {
+        bl_cursor text = segment_text(style, line, raw, n_raw);
+        line->text = text.at;
+        line->n_text = text.end - text.at;
+        return;
+    }
+    builder b = {style, line, scratch, scratch};
+    build_segments(&b, raw, raw + n_raw, found == LOOK_BARE);
+    bool has_separator = b.out > scratch && b.out == b.start && b.out[-1] == '\n';
+    line->text = scratch;
+    line->n_text = b.out - scratch - has_separator;
+}
+
+/* What stands in front of the message itself; the time of the record, which has a zone, stays. */
+static void parse_message(const bl_line_style *style, int64_t n_text, char *scratch, bl_line *line)
+{
+    bl_line record = *line;
+    parse_text(style, scratch, n_text, scratch, line);
+    if (record.time_kind == BL_TIME_NONE)
+        return;
+    line->time = record.time;
+    line->time_kind = record.time_kind;
+    line->time_has_zone = record.time_has_zone;
+    line->time_has_year = record.time_has_year;
+}
+
 void bl_line_parse(const bl_line_style *style, const char *raw, int64_t n_raw, char *scratch, bl_line *line)
 {
+    int64_t n_text;
     n_raw -= n_raw > 0 && raw[n_raw - 1] == '\n';
     *line = (bl_line){.file = line->file,
                       .number = line->number,
@@ -187,18 +217,10 @@ void bl_line_parse(const bl_line_style *style, const char *raw, int64_t n_raw, c
                       .pid = -1};
     while (n_raw > 0 && raw[n_raw - 1] == '\r')
         n_raw--;
-    look found = look_over(raw, n_raw);
-    if (found == LOOK_PLAIN) {
-        bl_cursor text = segment_text(style, line, raw, n_raw);
-        line->text = text.at;
-        line->n_text = text.end - text.at;
-    } else {
-        builder b = {style, line, scratch, scratch};
-        build_segments(&b, raw, raw + n_raw, found == LOOK_BARE);
-        bool has_separator = b.out > scratch && b.out == b.start && b.out[-1] == '\n';
-        line->text = scratch;
-        line->n_text = b.out - scratch - has_separator;
-    }
+    if (bl_line_unwrap(style, raw, n_raw, scratch, line, &n_text))
+        parse_message(style, n_text, scratch, line);
+    else
+        parse_text(style, raw, n_raw, scratch, line);
     if (line->n_segments == 0)
         line->n_segments = 1;
 }

@@ -15,6 +15,9 @@
  *   others   host kernel:  host program[pid]:  kern  :info  :  <6>  host:pid:tid [device] (of NCCL)
  *            [pod/name/container]  stdout F (of Kubernetes)
  *
+ * A line may be a record that holds the text: JSON of the journal, of containers and of structured loggers, with the
+ * text in its MESSAGE, log, message or msg, and its time, rank and process beside it.
+ *
  * Ranks that stand inside of a text, "[Rank 3]" of ProcessGroupNCCL, stay there and are told apart from the label. */
 #ifndef BL_TRIAGE_LINE_H
 #define BL_TRIAGE_LINE_H
@@ -47,6 +50,8 @@ typedef struct bl_line {
     int said_rank;      /* "[Rank 3]", "[PG ID 0 .. Rank 3]", "[rank: 3]" in front of the text proper; -1 */
     int device;         /* of NCCL's "host:pid:tid [3]", a CUDA ordinal and not a rank; -1 */
     int64_t pid;        /* of NCCL, Ray and syslog lines; -1 */
+    const char *host;   /* of a record's field, within raw; NULL */
+    int64_t n_host;
     char level;         /* 'I', 'W', 'E', 'F' of glog, 'D' besides; 0 where the stamp tells none */
 
     /* The stamp; of a line with several segments the last one that has any. */

@@ -76,6 +76,11 @@ typedef struct bl_front {
     bool has_syslog_stamp, has_stamp;
 } bl_front;
 
+/* line_wrapped.c: the message of a record that holds a line (JSON), with carriage returns for its line feeds, in
+ * `scratch` (n_raw bytes); what stands beside it goes into the line.  False: the line is no such record. */
+bool bl_line_unwrap(const bl_line_style *style, const char *raw, int64_t n_raw, char *scratch, bl_line *line,
+                    int64_t *n_text);
+
 /* line_time.c: a time stamp with its brackets and what parts it from the text. */
 bool bl_line_take_time(bl_front *front, bl_cursor *c);
 /* line_label.c: a label of the rank; a host, program, facility or container. */

@@ -2,7 +2,7 @@
 /* What a file's name and its first lines tell of all its lines. */
 #include "triage/line_parts.h"
 
-enum { looked_at = 512 };
+enum { looked_at = 4096 };
 
 /* ---- names --------------------------------------------------------------------------------------------------- */
 
