@@ -56,6 +56,7 @@ static belay_code read_all(bl_explain *e, bl_error *error)
         *error = first;
         return first.code;
     }
+    bl_text_add(&e->notes, bl_text_get(&e->reader.notes));
     for (int i = 0; i < e->reader.n_pids; i++)
         bl_events_name_pid(e->reader.events, e->reader.pids[i].pid, e->reader.pids[i].rank);
     if (e->reader.lacks_memory || bl_events_lack_memory(e->reader.events))

@@ -55,6 +55,7 @@ void bl_log_reader_fini(bl_log_reader *reader)
     bl_events_free(reader->events);
     bl_gpu_fold_free(reader->gpus);
     bl_journals_free(reader->journals);
+    bl_text_fini(&reader->notes);
 }
 
 /* ---- sessions ----------------------------------------------------------------------------------------------------- */
@@ -225,6 +226,10 @@ belay_code bl_log_read(bl_log_reader *reader, bl_source *source, int file, bl_er
     TRY(bl_input_open(source->path, &input, error));
     belay_code code = bl_journals_claim(input) ? read_journal(reader, input, source, file, error)
                                                : read_lines(reader, input, source, file, error);
+    if (bl_input_damage(input) != NULL) {
+        bl_text_add_escaped(&reader->notes, source->path, (int64_t)strlen(source->path), INT64_MAX);
+        bl_text_format(&reader->notes, " %s\n", bl_input_damage(input));
+    }
     bl_input_close(input);
     return code;
 }

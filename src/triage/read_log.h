@@ -5,6 +5,7 @@
 #define BL_TRIAGE_READ_LOG_H
 
 #include "base/error.h"
+#include "base/text.h"
 #include "triage/case.h"
 #include "triage/gpu.h"
 #include "triage/journal_join.h"
@@ -32,6 +33,7 @@ typedef struct bl_log_reader {
     bl_events *events;
     bl_gpu_fold *gpus;
     bl_journals *journals;
+    bl_text notes; /* a line for each file that could not be read to its end */
     int n_pids; /* processes whose rank NCCL told */
     struct {
         int64_t pid;
