@@ -52,7 +52,7 @@ typedef struct bl_line {
     int64_t pid;        /* of NCCL, Ray and syslog lines; -1 */
     const char *host;   /* of a record's field, within raw; NULL */
     int64_t n_host;
-    char level;         /* 'I', 'W', 'E', 'F' of glog, 'D' besides; 0 where the stamp tells none */
+    char level; /* 'I', 'W', 'E', 'F' of glog, 'D' besides; 0 where the stamp tells none */
 
     /* The stamp; of a line with several segments the last one that has any. */
     int64_t time; /* microseconds */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a log, repeated so often that blocks end within it: both engines tell the same lines, in order. */
+/* Any bytes as a log, repeated so often that blocks of the small build end within it: both engines tell the same lines,
+ * in order. */
 #include "fuzz_support.h"
 
 #include "triage/scan.h"
 
-enum { n_repeated = 540000 };
+enum { n_repeated = 12000 };
 
 static const char *const anchors[] = {"error",          "NVRM: Xid", "ab",       "abcabc",
                                       "CUDA error: an", "rank3",     "\xff\xfe", "a\rb"};
@@ -69,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                          bl_scan_new_plain(anchors, n, &plain, &error) == BELAY_OK,
                      "scans can be made");
     /* Bytes that are packed stay as they are. */
-    bool is_repeated = size > 1 && data[0] != 0x1f && data[0] != 0x28 && (data[0] & 7) == 0;
+    bool is_repeated = size > 1 && data[0] != 0x1f && data[0] != 0x28 && (data[0] & 1) == 0;
     for (size_t i = 0; is_repeated && i < sizeof repeated; i++)
         repeated[i] = data[i % size];
     const char *path = is_repeated ? fuzz_path(repeated, sizeof repeated) : fuzz_path(data, size);
