@@ -141,6 +141,14 @@ static bool matches(bl_matcher *matcher, const pcre2_code *code, pcre2_match_dat
     return pcre2_match(code, (PCRE2_SPTR)text, n, 0, 0, data, matcher->context) >= 0;
 }
 
+/* A line that is one quotation and nothing else quotes nobody: some runtimes print their errors so. */
+static bool is_whole_quotation(const char *text, size_t n)
+{
+    while (n > 0 && (text[n - 1] == ' ' || text[n - 1] == '\t'))
+        n--;
+    return n > 2 && text[0] == '"' && text[n - 1] == '"' && memchr(text + 1, '"', n - 2) == NULL;
+}
+
 /* The error stands behind a quotation mark that does not belong to an exception's own printing, RuntimeError('...'). */
 static bool is_behind_mark(const char *text, size_t start)
 {
@@ -169,7 +177,8 @@ static bool is_in_quotes(const char *text, size_t start)
 
 static bool is_spoken_of(bl_matcher *matcher, const bl_line *line, size_t n, size_t start)
 {
-    return is_behind_mark(line->text, start) || is_in_quotes(line->text, start) ||
+    bool is_quoted = is_behind_mark(line->text, start) || is_in_quotes(line->text, start);
+    return (is_quoted && !is_whole_quotation(line->text, n)) ||
            matches(matcher, matcher->hint, matcher->check, line->text, start) ||
            matches(matcher, matcher->outcome, matcher->check, line->text, n);
 }
