@@ -27,6 +27,10 @@ typedef struct bl_case {
 void bl_derive_tools(bl_case *c);
 /* Sizes, bounds, non-finite values and loss scales. */
 void bl_derive_numbers(bl_case *c);
+/* Counts that wrapped in 32 bits; called by bl_derive_numbers. */
+void bl_derive_wrapped(bl_case *c);
+/* Tables of many runs; called by bl_derive_sessions. */
+void bl_derive_tallies(bl_case *c);
 /* Recorded sessions: which setting parts the runs that fail from those that pass. */
 void bl_derive_sessions(bl_case *c);
 /* Which rank failed first; what each waits in; who is alone. */

@@ -121,7 +121,7 @@ static void add_recorded(bl_collectives *t, const bl_event *event)
 {
     bl_collective row = {.rank = bl_event_rank(event),
                          .seqnum = number_of(event, "seqnum"),
-                         .numel = -1,
+                         .numel = number_of(event, "numel"),
                          .numel_out = -1,
                          .last_enqueued = -1,
                          .last_completed = -1,
@@ -145,6 +145,31 @@ static void add_recorded(bl_collectives *t, const bl_event *event)
     *known = row;
     known->last_completed = is_done ? row.seqnum : completed;
     known->last_enqueued = row.seqnum;
+}
+
+/* The innermost collective of each rank's stack, where stacks of several ranks are there. */
+static void add_stacks(bl_collectives *t, const bl_events *events)
+{
+    const bl_event *head = bl_events_first(events, BL_SIGNAL_stackhead_seen);
+    for (const bl_event *e = bl_events_first(events, BL_SIGNAL_stackframe_call); e != NULL && head != NULL;
+         e = e->next) {
+        bl_collective row = {.rank = bl_event_rank(e),
+                             .seqnum = -1,
+                             .numel = -1,
+                             .numel_out = -1,
+                             .last_enqueued = -1,
+                             .last_completed = -1,
+                             .timeout_ms = -1,
+                             .optype = text_of(e, "optype"),
+                             .shape = "",
+                             .dtype = "",
+                             .group = "stack",
+                             .event = e};
+        if (row.rank >= 0 && known_row(t, &row) == NULL && t->n < BL_COLLECTIVES_MOST)
+            t->rows[t->n++] = row;
+    }
+    if (t->n == 1) /* one stack alone tells of no hang */
+        t->n = 0;
 }
 
 /* One side of a line that tells two. */
@@ -205,6 +230,8 @@ static void add_rows(const bl_events *events, bl_collectives *t)
     for (event = t->n == 0 ? bl_events_first(events, BL_SIGNAL_recorder_entry) : NULL; event != NULL;
          event = event->next)
         add_recorded(t, event);
+    if (t->n == 0)
+        add_stacks(t, events);
 }
 
 /* ---- groups -------------------------------------------------------------------------------------------------------- */

@@ -331,9 +331,37 @@ static void judge_recovery(bl_case *c)
         (void)bl_events_derive(c->events, BL_SIGNAL_memory_recovered, last);
 }
 
-/* A card that nvidia-smi shows as full leaves no room for a handle. */
+/* "45.00 MiB" in bytes; -1 for what is no such number. */
+static double bytes_of(const char *text)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    double value = text == NULL ? -1 : strtod(text, &end);
+    if (text == NULL || end == text)
+        return -1;
+    end += strspn(end, " ");
+    const char *unit = *end == '\0' ? NULL : strchr(units, toupper((unsigned char)*end));
+    for (ptrdiff_t i = 0; unit != NULL && i <= unit - units; i++)
+        value *= 1024;
+    return value;
+}
+
+static bool is_low(const bl_event *event)
+{
+    const char *digits = bl_event_get(event, "free_bytes");
+    double free_bytes = bytes_of(digits != NULL ? digits : bl_event_get(event, "free"));
+    double total = bytes_of(bl_event_get(event, "total_bytes"));
+    const double enough = 1073741824.0; /* a handle with its workspace takes some hundred MiB */
+    return free_bytes < enough && (total <= 0 || free_bytes < total / 8);
+}
+
+/* A card with next to nothing free, or that nvidia-smi shows as full, leaves no room for a handle. */
 static void judge_full_cards(bl_case *c)
 {
+    for (const bl_event *event = bl_events_first(c->events, BL_SIGNAL_machine_memory_free); event != NULL;
+         event = event->next)
+        if (is_low(event))
+            (void)bl_events_derive(c->events, BL_SIGNAL_machine_memory_low, event);
     for (const bl_event *event = bl_events_first(c->events, BL_SIGNAL_smimemory_used); event != NULL;
          event = event->next) {
         int64_t used = 0, total = 0;
@@ -429,6 +457,7 @@ void bl_derive_numbers(bl_case *c)
     judge_shapes(c, BL_SIGNAL_shape_torch);
     judge_shapes(c, BL_SIGNAL_shape_plain);
     judge_bad_rows(c);
+    bl_derive_wrapped(c);
     judge_bounds(c);
     judge_tokenizer(c);
     judge_nan(c);

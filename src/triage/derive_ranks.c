@@ -164,6 +164,8 @@ static void derive_difference(bl_case *c, const bl_collectives *t, const bl_coll
     bool is_print = usual->event->signal == BL_SIGNAL_fingerprint_differs;
     int alone = bl_collectives_alone(t, g);
     bl_signal signal = g->meeting == BL_MEETING_NEAR ? BL_SIGNAL_ranks_sizes_near : BL_SIGNAL_ranks_apart;
+    if (usual->event->signal == BL_SIGNAL_stackframe_call)
+        signal = BL_SIGNAL_ranks_stacks_apart;
     if (is_print)
         signal = g->meeting == BL_MEETING_SEQS ? BL_SIGNAL_ranks_print_places : BL_SIGNAL_ranks_print_sizes;
     bl_event *event = derive(c, signal, alone >= 0 ? other->event : usual->event, alone);
@@ -395,22 +397,57 @@ static void derive_unseen_death(bl_case *c, const bl_rank_failures *f, const bl_
     tell_failure(c, derive(c, BL_SIGNAL_ranks_echo_only, f->closed, -1), f, NULL, t);
 }
 
-/* torchrun's list of failures tells which rank a process was: its other lines about that process get the rank. */
+/* Events of that process, told by the line's origin or by its text, are that rank's. */
+static void name_process(bl_case *c, int64_t pid, int64_t rank)
+{
+    if (pid < 0 || rank < 0 || rank >= BL_EVENTS_MOST)
+        return;
+    for (int64_t i = 0; i < bl_events_n(c->events); i++) {
+        bl_event *event = bl_events_at(c->events, i);
+        int64_t told = -1;
+        if (event->rank < 0 && (event->pid == pid || (bl_event_number(event, "pid", &told) && told == pid)))
+            event->rank = (int)rank;
+    }
+}
+
+/* torchrun's list of failures tells the rank in the line above the process. */
+static int64_t rank_above(const bl_case *c, const bl_event *code)
+{
+    int64_t rank = -1;
+    for (const bl_event *named = bl_events_first(c->events, BL_SIGNAL_elastic_rank); named != NULL; named = named->next)
+        if (named->file == code->file && named->line == code->line - 1 && bl_event_number(named, "rank", &rank))
+            return rank;
+    return -1;
+}
+
+/* What launchers say of ranks and processes holds for the lines of the kernel and of others about those processes. */
 static void name_processes(bl_case *c)
 {
-    static const bl_signal signals[] = {BL_SIGNAL_launcher_killed, BL_SIGNAL_launcher_failed};
-    for (const bl_event *code = bl_events_first(c->events, BL_SIGNAL_elastic_code); code != NULL; code = code->next) {
-        const char *pid = bl_event_get(code, "pid");
-        int64_t rank = -1;
-        for (const bl_event *named = bl_events_first(c->events, BL_SIGNAL_elastic_rank); named != NULL;
-             named = named->next)
-            if (named->file == code->file && named->line == code->line - 1 && !bl_event_number(named, "rank", &rank))
-                rank = -1;
-        for (int i = 0; i < BL_COUNT(signals) && pid != NULL && rank >= 0 && rank < BL_EVENTS_MOST; i++)
-            for (bl_event *event = bl_events_first(c->events, signals[i]); event != NULL; event = event->next)
-                if (event->rank < 0 && bl_event_get(event, "pid") != NULL &&
-                    strcmp(bl_event_get(event, "pid"), pid) == 0)
-                    event->rank = (int)rank;
+    static const bl_signal launchers[] = {BL_SIGNAL_exit_mpi, BL_SIGNAL_exit_mpi_code, BL_SIGNAL_exit_killed,
+                                          BL_SIGNAL_hydra_rank};
+    int64_t pid, rank;
+    for (const bl_event *code = bl_events_first(c->events, BL_SIGNAL_elastic_code); code != NULL; code = code->next)
+        if (bl_event_number(code, "pid", &pid))
+            name_process(c, pid, rank_above(c, code));
+    for (int i = 0; i < BL_COUNT(launchers); i++)
+        for (const bl_event *e = bl_events_first(c->events, launchers[i]); e != NULL; e = e->next)
+            if (bl_event_number(e, "process", &pid) &&
+                (bl_event_number(e, "died_rank", &rank) || bl_event_number(e, "rank", &rank)))
+                name_process(c, pid, rank);
+}
+
+/* A stack below a heading "rank 2" is that rank's. */
+static void name_stacks(bl_case *c)
+{
+    static const bl_signal signals[] = {BL_SIGNAL_stackframe_call, BL_SIGNAL_stackhead_seen};
+    for (const bl_event *head = bl_events_first(c->events, BL_SIGNAL_stackhead_seen); head != NULL; head = head->next) {
+        int64_t rank;
+        if (!bl_event_number(head, "of_rank", &rank) || rank >= BL_EVENTS_MOST)
+            continue;
+        for (int i = 0; i < BL_COUNT(signals); i++)
+            for (bl_event *e = bl_events_first(c->events, signals[i]); e != NULL; e = e->next)
+                if (e->file == head->file && e->line >= head->line)
+                    e->rank = (int)rank; /* a later heading takes over */
     }
 }
 
@@ -419,12 +456,14 @@ void bl_derive_ranks(bl_case *c)
     bl_collectives t;
     bl_rank_failures f = {0};
     name_processes(c);
+    name_stacks(c);
     if (bl_collectives_init(c, &t) && bl_rank_failures_init(c, &f)) {
         derive_meeting(c, &t, &f);
         if (f.n > 0)
             derive_deaths(c, &f, &t);
         else if (!f.has_unranked)
             derive_unseen_death(c, &f, &t);
+        bl_derive_rank_order(c);
         bl_derive_rank_messages(c);
     } else {
         bl_events_note_no_memory(c->events);

@@ -755,5 +755,6 @@ void bl_derive_sessions(bl_case *c)
     bl_free(s);
     derive_graphs(c);
     derive_peers(c);
+    bl_derive_tallies(c);
     derive_device(c);
 }

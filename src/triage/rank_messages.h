@@ -7,5 +7,7 @@
 #include "triage/case.h"
 
 void bl_derive_rank_messages(bl_case *c);
+/* Tables of stalls, and the order of two communicators; before those, which take a stall for what it says alone. */
+void bl_derive_rank_order(bl_case *c);
 
 #endif
