@@ -81,8 +81,7 @@ static json_t *facts_of(const bl_verdict *verdict)
     for (int i = 0; ok && i < verdict->n_facts; i++) {
         const bl_fact *fact = &verdict->facts[i];
         json_t *value = value_of(fact->value);
-        ok = value != NULL &&
-             (fact->rank >= 0 ? put_of_rank(facts, fact, value) : put_again(facts, fact->name, value));
+        ok = value != NULL && (fact->rank >= 0 ? put_of_rank(facts, fact, value) : put_again(facts, fact->name, value));
     }
     if (ok)
         return facts;
@@ -152,12 +151,12 @@ static json_t *steps_of(const char *next)
 static json_t *verdict_of(const bl_explain *explain, const bl_verdict *verdict)
 {
     const bl_rule_row *rule = verdict->rule;
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:s, s:o}", "class", bl_class_name(rule->class_),
-                     "strength", bl_strength_name(rule->strength), "scope", bl_scope_name(rule->scope), "rule",
-                     rule->name, "origin_rank",
-                     verdict->origin_rank < 0 ? json_null() : json_integer(verdict->origin_rank), "says",
-                     bl_class_says(rule->class_), "evidence", lines_of(explain, verdict), "stands_on", stands_on(explain, verdict), "facts", facts_of(verdict),
-                     "why", rule->why, "usual_wrong_verdict", rule->wrong, "next", steps_of(rule->next));
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:s, s:s, s:o}", "class", bl_class_name(rule->class_),
+        "strength", bl_strength_name(rule->strength), "scope", bl_scope_name(rule->scope), "rule", rule->name,
+        "origin_rank", verdict->origin_rank < 0 ? json_null() : json_integer(verdict->origin_rank), "says",
+        bl_class_says(rule->class_), "evidence", lines_of(explain, verdict), "stands_on", stands_on(explain, verdict),
+        "facts", facts_of(verdict), "why", rule->why, "usual_wrong_verdict", rule->wrong, "next", steps_of(rule->next));
 }
 
 static json_t *echo_of(const bl_explain *explain, const bl_echo *echo)

@@ -279,7 +279,8 @@ static void files_that_cannot_be_read_are_named(void **state)
                 "    try: Check that the path exists and may be read.\n");
 }
 
-#define COLUMN_ADVICE "    try: Name the columns of the texts and the labels (options text and label; --text and --label).\n"
+#define COLUMN_ADVICE                                                                                                  \
+    "    try: Name the columns of the texts and the labels (options text and label; --text and --label).\n"
 
 static void a_missing_column_names_those_present(void **state)
 {

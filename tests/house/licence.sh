@@ -7,7 +7,7 @@ git -c safe.directory="*" rev-parse --git-dir >/dev/null 2>&1 || { echo 'skipped
 has_no_comments() {
     case $1 in
     LICENSE | *.json | *.jsonl | *.tsv | *.csv | *.npy | *.safetensors | *.txt | *.log) [ "${1##*/}" != CMakeLists.txt ] ;;
-    tests/fuzz/seeds/* | */expected/* | */data/*) return 0 ;;
+    tests/triage/corpus*/* | tests/fuzz/seeds/* | */expected/* | */data/*) return 0 ;;
     *) return 1 ;;
     esac
 }

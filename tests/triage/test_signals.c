@@ -133,7 +133,8 @@ static void text_that_only_speaks_of_an_error_is_none(void **state)
         "    raise RuntimeError(\"CUDA error: device-side assert triggered\")",
         "changelog: fixed CUDA error: an illegal memory access was encountered in the fused kernel",
         "hint: for device-side assert triggered set CUDA_LAUNCH_BLOCKING=1",
-        "WARNING - Retrying (Retry(total=4)) after connection broken by 'ConnectionResetError(104, 'Connection reset by "
+        "WARNING - Retrying (Retry(total=4)) after connection broken by 'ConnectionResetError(104, 'Connection reset "
+        "by "
         "peer')': /shards/001.tar",
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
