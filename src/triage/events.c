@@ -288,6 +288,20 @@ void bl_events_name_pid(bl_events *events, int64_t pid, int rank)
             events->event[i]->rank = rank;
 }
 
+void bl_events_take_back(bl_events *events, int file, int64_t first, int64_t last)
+{
+    for (int64_t i = 0; i < events->n_events; i++) {
+        bl_event *event = events->event[i];
+        bl_role role = bl_signals[event->signal].role;
+        bool is_failure = role == BL_ROLE_FAULT || role == BL_ROLE_ECHO || role == BL_ROLE_END;
+        if (!is_failure || event->file != file || event->line < first || event->line > last)
+            continue;
+        events->count[event->signal]--;
+        event->signal = BL_SIGNAL_quoted_failure;
+        events->count[event->signal]++;
+    }
+}
+
 void bl_events_seal(bl_events *events)
 {
     if (events->n_events > 1)

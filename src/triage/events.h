@@ -65,6 +65,9 @@ void bl_events_note_no_memory(bl_events *events);
 /* Process `pid` was this rank: its events that had none get it.  Before sealing. */
 void bl_events_name_pid(bl_events *events, int64_t pid, int rank);
 
+/* The failures of these lines of a file were none: they become quoted_failure, which no rule needs.  Before sealing. */
+void bl_events_take_back(bl_events *events, int file, int64_t first, int64_t last);
+
 /* Puts the events in order: by time where known, then file and line.  From now on events are found. */
 void bl_events_seal(bl_events *events);
 

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "triage/explain.h"
+#include "triage/quotes.h"
 #include "triage/read_log.h"
 #include "triage/sources.h"
 #include "triage/variables.h"
@@ -76,6 +77,7 @@ static bool compare_ranks(bl_explain *e)
 
 static belay_code conclude(bl_explain *e, bl_error *error)
 {
+    bl_quotes_take_back(e->reader.events);
     bl_events_seal(e->reader.events);
     e->c = (bl_case){.events = e->reader.events,
                      .sources = e->sources.list,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "triage/quotes.h"
 #include "triage/read_log.h"
 
 enum { FENCE_LINES = 200 };
@@ -18,6 +19,7 @@ typedef struct reading {
     int64_t time; /* of the last stamp */
     int segment;
     bool is_document; /* the command of this segment prints a file that is no log */
+    bl_quotes quotes;
     int64_t fence;    /* line of an open ``` of Markdown, 0: none */
 } reading;
 
@@ -177,12 +179,17 @@ static belay_code take_line(void *state, const bl_line_style *style, const bl_sc
     if (is_whole_read)
         follow_session(r, &line);
     learn_pid(r->reader, &line);
-    feed_kernel(r, &line);
+    bool is_open = r->quotes.sample > 0 || r->quotes.tests > 0;
+    if (!is_open || line.time_kind != BL_TIME_NONE) /* a line of the kernel itself has its stamp */
+        feed_kernel(r, &line);
     bl_place place = {.time = r->time,
                       .segment = r->segment,
                       .is_quoted = r->is_document || r->fence != 0,
                       .is_whole_read = is_whole_read};
     bl_matcher_line(r->reader->tools->matcher, &line, found->anchors, found->n_anchors, &place, r->reader->events);
+    int64_t from;
+    if (bl_quotes_follow(&r->quotes, &line, &from))
+        bl_events_take_back(r->reader->events, r->file, from, line.number);
     return BELAY_OK;
 }
 
