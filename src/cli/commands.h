@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 
-extern const bl_command bl_cli_info, bl_cli_train, bl_cli_eval, bl_cli_predict, bl_cli_run, bl_cli_explain, bl_cli_bench;
+extern const bl_command bl_cli_info, bl_cli_train, bl_cli_eval, bl_cli_predict, bl_cli_run, bl_cli_explain,
+    bl_cli_bench;
 
 #endif

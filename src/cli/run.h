@@ -30,7 +30,7 @@ typedef struct bl_run {
     bool locating, located; /* this attempt locates; one did */
     bool in_memory_fault;   /* the attempt before ended on one */
     int status;
-    bool was_stopped; /* by a signal to us: then nothing is to be explained */
+    bool was_stopped;            /* by a signal to us: then nothing is to be explained */
     const char *set[BL_RUN_SET]; /* "NAME=value" of this attempt */
     bl_text set_text[BL_RUN_SET];
     int n_set;

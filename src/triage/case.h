@@ -10,8 +10,8 @@
 typedef struct bl_source {
     const char *path; /* as given, or as found in a folder */
     int64_t n_lines, n_bytes;
-    bool was_whole_read;    /* every line was looked at, not only those with an anchor */
-    int rank;               /* by the file's name; -1 */
+    bool was_whole_read;           /* every line was looked at, not only those with an anchor */
+    int rank;                      /* by the file's name; -1 */
     int64_t first_time, last_time; /* wall, microseconds; BL_NO_TIME */
 } bl_source;
 
@@ -19,7 +19,7 @@ typedef struct bl_case {
     bl_events *events; /* sealed */
     bl_source *sources;
     int n_sources;
-    bl_gpu_fold *gpus; /* what the kernel logs say */
+    bl_gpu_fold *gpus;   /* what the kernel logs say */
     bl_history *history; /* of the GPUs; NULL: none */
 } bl_case;
 

@@ -20,7 +20,8 @@ void bl_derive_rest(bl_case *c)
     for (int64_t i = 0; i < n; i++) {
         const bl_event *event = bl_events_at(c->events, i);
         bl_role role = bl_signals[event->signal].role;
-        if ((role != BL_ROLE_ECHO && role != BL_ROLE_FAULT && role != BL_ROLE_END) || event->file < 0 || is_taken_back(c, event))
+        if ((role != BL_ROLE_ECHO && role != BL_ROLE_FAULT && role != BL_ROLE_END) || event->file < 0 ||
+            is_taken_back(c, event))
             continue;
         (void)bl_events_derive(c->events, BL_SIGNAL_rest_unexplained, event);
         return;

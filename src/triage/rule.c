@@ -5,8 +5,17 @@
 
 const bl_rule_row bl_rules[] = {
 #define RULE(name, tier, class_, strength, scope, needs, unless, with, why, wrong, next)                               \
-    {#name, BL_TIER_##tier, BL_CLASS_##class_, BL_STRENGTH_##strength, BL_SCOPE_##scope, needs, unless, with, why,     \
-     wrong, next},
+    {#name,                                                                                                            \
+     BL_TIER_##tier,                                                                                                   \
+     BL_CLASS_##class_,                                                                                                \
+     BL_STRENGTH_##strength,                                                                                           \
+     BL_SCOPE_##scope,                                                                                                 \
+     needs,                                                                                                            \
+     unless,                                                                                                           \
+     with,                                                                                                             \
+     why,                                                                                                              \
+     wrong,                                                                                                            \
+     next},
 #include "triage/rules.def"
 #undef RULE
 };

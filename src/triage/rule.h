@@ -27,12 +27,12 @@ typedef enum bl_scope {
 /* How near to the cause the evidence of a rule stands; of two rules that hold, the one of the lower tier is the cause
  * and the other its echo, unless the other's evidence came clearly before. */
 typedef enum bl_tier {
-    BL_TIER_MACHINE,  /* the hardware says so itself */
-    BL_TIER_PLACE,    /* names the operation that failed: asserts, sanitizers, core dumps, plain host errors */
-    BL_TIER_BETWEEN,  /* several ranks, runs or lines seen together */
-    BL_TIER_HINT,     /* an error whose text narrows it */
-    BL_TIER_BARE,     /* an error that says nothing but that there was one */
-    BL_TIER_REST      /* an echo, or the end of a process, and nothing else */
+    BL_TIER_MACHINE, /* the hardware says so itself */
+    BL_TIER_PLACE,   /* names the operation that failed: asserts, sanitizers, core dumps, plain host errors */
+    BL_TIER_BETWEEN, /* several ranks, runs or lines seen together */
+    BL_TIER_HINT,    /* an error whose text narrows it */
+    BL_TIER_BARE,    /* an error that says nothing but that there was one */
+    BL_TIER_REST     /* an echo, or the end of a process, and nothing else */
 } bl_tier;
 
 typedef struct bl_rule_row {

@@ -86,10 +86,10 @@ typedef struct dtype_word {
 
 int bl_text_dtype_size(const char *text)
 {
-    static const dtype_word words[] = {
-        {"float64", 8}, {"double", 8},  {"int64", 8}, {"float16", 2}, {"bfloat16", 2}, {"bf16", 2}, {"fp16", 2},
-        {"half", 2},    {"HALF", 2},    {"Half", 2},  {"float32", 4}, {"fp32", 4},     {"Float", 4}, {"int32", 4},
-        {"uint8", 1},   {"float8", 1},  {"int8", 1}};
+    static const dtype_word words[] = {{"float64", 8}, {"double", 8}, {"int64", 8}, {"float16", 2}, {"bfloat16", 2},
+                                       {"bf16", 2},    {"fp16", 2},   {"half", 2},  {"HALF", 2},    {"Half", 2},
+                                       {"float32", 4}, {"fp32", 4},   {"Float", 4}, {"int32", 4},   {"uint8", 1},
+                                       {"float8", 1},  {"int8", 1}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strstr(text, words[i].word) != NULL)
             return words[i].size;

@@ -7,7 +7,8 @@
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>belay explain</title>\n<style>\n"
     "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2024}\n"
-    "section{border:1px solid #d5d9de;border-left:6px solid #8b95a1;border-radius:6px;padding:.2rem 1rem 1rem;margin:1rem 0}\n"
+    "section{border:1px solid #d5d9de;border-left:6px solid #8b95a1;border-radius:6px;padding:.2rem 1rem "
+    "1rem;margin:1rem 0}\n"
     "section.settled{border-left-color:#b3261e}section.likely{border-left-color:#c77700}\n"
     "pre{background:#f4f5f7;padding:.4rem .6rem;overflow-x:auto;margin:.2rem 0 .8rem}\n"
     "table{border-collapse:collapse}td{padding:.1rem .8rem .1rem 0;vertical-align:top}\n"
