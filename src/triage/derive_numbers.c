@@ -409,6 +409,38 @@ static void judge_poison(bl_case *c, bl_signal signal)
         bl_event_fact_of(c->events, event, "hours", -1, "%.1f", (double)(last->time - first->time) / 3.6e9);
 }
 
+/* The prompt of an interactive session under which a line stands; NULL. */
+static const bl_event *call_of(const bl_case *c, const bl_event *error)
+{
+    const bl_event *call = NULL;
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_callprompt_seen); e != NULL; e = e->next)
+        if (e->file == error->file && e->line < error->line && (call == NULL || e->line > call->line))
+            call = e;
+    return call;
+}
+
+/* Calls of one interactive session that fail one after the other, whatever they do. */
+static void judge_calls(bl_case *c)
+{
+    enum { FEW = 3, MOST = 64 };
+    static const bl_signal sticky[] = {BL_SIGNAL_error_700, BL_SIGNAL_error_710, BL_SIGNAL_error_715,
+                                       BL_SIGNAL_error_716, BL_SIGNAL_error_719};
+    for (size_t i = 0; i < BL_COUNT(sticky); i++) {
+        const bl_event *first = bl_events_first(c->events, sticky[i]), *calls[MOST];
+        int n = 0;
+        for (const bl_event *e = first; e != NULL && n < MOST; e = e->next) {
+            const bl_event *call = e->file == first->file ? call_of(c, e) : NULL;
+            if (call != NULL && (n == 0 || calls[n - 1] != call))
+                calls[n++] = call;
+        }
+        if (n < FEW)
+            continue;
+        bl_event *event = bl_events_derive(c->events, BL_SIGNAL_poisoned_units, first);
+        bl_event_fact_of(c->events, event, "failed_calls", -1, "%d", n);
+        return;
+    }
+}
+
 /* The line behind a traceback, of the same rank, is its exception, whatever it is called. */
 static void name_exceptions(bl_case *c)
 {
@@ -469,6 +501,7 @@ void bl_derive_numbers(bl_case *c)
     judge_poison(c, BL_SIGNAL_error_700);
     judge_poison(c, BL_SIGNAL_error_710);
     judge_poison(c, BL_SIGNAL_error_719);
+    judge_calls(c);
     name_exceptions(c);
     place_of_traces(c);
 }
