@@ -11,7 +11,8 @@ typedef struct bl_source {
     const char *path; /* as given, or as found in a folder */
     int64_t n_lines, n_bytes;
     bool was_whole_read;           /* every line was looked at, not only those with an anchor */
-    int rank;                      /* by the file's name; -1 */
+    int rank;                      /* by the file's name, else as the files settle it; -1 */
+    int told_rank;                 /* that its lines name throughout; -1 */
     int64_t first_time, last_time; /* wall, microseconds; BL_NO_TIME */
 } bl_source;
 

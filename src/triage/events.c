@@ -281,6 +281,13 @@ static int compare_for_sort(const void *left, const void *right)
     return compare(a, b);
 }
 
+void bl_events_name_file(bl_events *events, int file, int rank)
+{
+    for (int64_t i = 0; i < events->n_events; i++)
+        if (events->event[i]->file == file && events->event[i]->rank < 0)
+            events->event[i]->rank = rank;
+}
+
 void bl_events_name_pid(bl_events *events, int64_t pid, int rank)
 {
     for (int64_t i = 0; i < events->n_events; i++)

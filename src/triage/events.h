@@ -62,6 +62,9 @@ bool bl_events_lack_memory(const bl_events *events);
 /* For who looks at the events and has no memory to do so. */
 void bl_events_note_no_memory(bl_events *events);
 
+/* The file is this rank's log: its events that had none get it.  Before sealing. */
+void bl_events_name_file(bl_events *events, int file, int rank);
+
 /* Process `pid` was this rank: its events that had none get it.  Before sealing. */
 void bl_events_name_pid(bl_events *events, int64_t pid, int rank);
 

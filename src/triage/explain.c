@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "triage/explain.h"
+#include "triage/file_ranks.h"
 #include "triage/quotes.h"
 #include "triage/read_log.h"
 #include "triage/sources.h"
@@ -60,6 +61,7 @@ static belay_code read_all(bl_explain *e, bl_error *error)
     bl_text_add(&e->notes, bl_text_get(&e->reader.notes));
     for (int i = 0; i < e->reader.n_pids; i++)
         bl_events_name_pid(e->reader.events, e->reader.pids[i].pid, e->reader.pids[i].rank);
+    bl_file_ranks_settle(e->sources.list, e->sources.n, e->reader.events);
     if (e->reader.lacks_memory || bl_events_lack_memory(e->reader.events))
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to keep what was found in the logs");
     return BELAY_OK;

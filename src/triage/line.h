@@ -78,11 +78,17 @@ typedef struct bl_line_style {
     int64_t n_seen;
     int label_seen; /* the first rank that a label named; -1 */
     bool has_other_labels;
+    int told_rank; /* the first rank that a line said of itself, -1; how many did, and whether another one was said */
+    int64_t n_told;
+    bool tells_several, has_variable; /* RANK=3 of the environment stands there */
 } bl_line_style;
 
 void bl_line_style_init(bl_line_style *style, const char *path);
 void bl_line_style_learn(bl_line_style *style, const char *raw, int64_t n_raw);
 void bl_line_style_settle(bl_line_style *style);
+
+/* The one rank that most lines, or its environment, said while the style was learnt; -1. */
+int bl_line_style_told(const bl_line_style *style);
 
 /* The rank that a file's name tells, else -1: rank3.log, rank_3.txt, rank-3/log.txt, worker-3.log, 3.err, stdout.3,
  * log.1.3, and torchrun's folders attempt_0/3/stderr.log.  A job's number with a task (job-12_3.out) is not sure. */

@@ -95,6 +95,29 @@ static bool take_mpi_rank(bl_front *front, bl_cursor *c)
     return true;
 }
 
+/* "[gpu07:mpi_rank_3]" of MVAPICH, and "Rank 3 " before "[Tue Mar  3 ..]" of Cray's MPI, whose stamp stays. */
+static bool take_host_rank(bl_front *front, bl_cursor *c)
+{
+    bl_cursor d = *c;
+    int64_t rank;
+    if (bl_take_char(&d, '[')) {
+        while (d.at < d.end && d.at - c->at < longest_group && (bl_is_alnum(*d.at) || bl_is_one_of(*d.at, "-_.")))
+            d.at++;
+        if (!bl_take_word(&d, ":mpi_rank_") || !bl_take_digits(&d, 1, most_rank_digits, &rank) ||
+            !bl_take_char(&d, ']'))
+            return false;
+        (void)bl_take_char(&d, ' ');
+    } else {
+        if (!bl_take_word(&d, "Rank ") || !bl_take_digits(&d, 1, most_rank_digits, &rank) || !bl_take_char(&d, ' ') ||
+            bl_peek(&d) != '[' || d.end - d.at < 5 || !bl_is_letter(d.at[1]) || !bl_is_letter(d.at[3]) ||
+            d.at[4] != ' ')
+            return false;
+    }
+    note_rank(front, rank, true);
+    *c = d;
+    return true;
+}
+
 /* " key=12" or ", key=12" inside of [from, end). */
 static bool find_number(const char *from, const char *end, const char *key, int64_t *value)
 {
@@ -162,7 +185,7 @@ bool bl_line_take_label(bl_front *front, bl_cursor *c)
 {
     const bl_line_style *style = front->style;
     int64_t rank;
-    if (take_named_rank(front, c) || take_mpi_rank(front, c) || take_ray(front, c))
+    if (take_named_rank(front, c) || take_mpi_rank(front, c) || take_host_rank(front, c) || take_ray(front, c))
         return true;
     if (style == NULL || front->line->is_labeled)
         return false;
@@ -171,6 +194,21 @@ bool bl_line_take_label(bl_front *front, bl_cursor *c)
         return false;
     note_rank(front, rank, true);
     return true;
+}
+
+/* What stands before "rank" leaves it the rank among all, not that on a host. */
+static bool is_rank_of_all(const char *from, const char *word)
+{
+    static const char *const before[] = {"g", "global_", "world_"};
+    if (word == from || bl_is_one_of(word[-1], "[ ,("))
+        return true;
+    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
+        int64_t n = (int64_t)strlen(before[i]);
+        bool is_there = word - from >= n && memcmp(word - n, before[i], (size_t)n) == 0;
+        if (is_there && (word - from == n || !bl_is_alnum(word[-n - 1])))
+            return true;
+    }
+    return false;
 }
 
 /* The digits in front of a ']' that follow "rank" and at most two bytes of " :=". */
@@ -188,8 +226,27 @@ static int rank_before(const char *from, const char *bracket)
         word--;
     if (word - from < 4 || memcmp(word - 3, "ank", 3) != 0 || (word[-4] != 'R' && word[-4] != 'r'))
         return -1;
-    bool starts = word - from == 4 || word[-5] == '[' || word[-5] == ' ';
-    return starts ? (int)rank : -1;
+    return is_rank_of_all(from, word - 4) ? (int)rank : -1;
+}
+
+/* "rank=3 ..", "rank: 3, ..", "Rank 3: .." at the beginning of a text, where its writer says who it is. */
+static int rank_in_front(const char *text, const char *end)
+{
+    bl_cursor c = {text, end};
+    int64_t rank;
+    if (bl_line_take_level(&c) != '\0') {
+        (void)bl_take_char(&c, ':');
+        (void)bl_take_blanks(&c);
+    }
+    (void)bl_take_char(&c, '(');
+    (void)(bl_take_word(&c, "global_") || bl_take_word(&c, "global ") || bl_take_char(&c, 'g'));
+    if (!bl_take_word(&c, "rank") && !bl_take_word(&c, "Rank"))
+        return -1;
+    bool has_mark = bl_take_char(&c, '=') || bl_take_char(&c, ':');
+    bool has_blank = bl_take_char(&c, ' ');
+    if ((!has_mark && !has_blank) || !bl_take_digits(&c, 1, most_rank_digits, &rank))
+        return -1;
+    return bl_is_one_of(bl_peek(&c), has_mark ? " ,:|)" : ":|)") ? (int)rank : -1;
 }
 
 int bl_line_said_rank(const char *text, int64_t n_text)
@@ -206,7 +263,7 @@ int bl_line_said_rank(const char *text, int64_t n_text)
             open = NULL;
         }
     }
-    return -1;
+    return rank_in_front(text, end);
 }
 
 /* ---- origins ------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a file's name and its first lines tell of all its lines. */
+#include "base/attributes.h"
 #include "triage/line_parts.h"
 
 enum { looked_at = 4096 };
@@ -58,10 +59,11 @@ static bool is_range(bl_cursor c)
 /* "rank3", "rank_3", "worker-3" anywhere in a name, as words. */
 static int worded_rank(part name)
 {
-    static const char *const words[] = {"rank", "worker", "default"};
+    static const char *const words[] = {"rank",    "worker", "default", "workerlog",
+                                        "trainer", "grank",  "process", "proc"};
     const char *end = name.at + name.n;
     for (const char *at = name.at; at < end; at++)
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < BL_COUNT(words); i++) {
             int64_t rank;
             if ((at > name.at && bl_is_letter(at[-1])) || !begins(at, end, words[i]))
                 continue;
@@ -79,8 +81,12 @@ static int numbered_rank(part name)
 {
     static const char *const suffixes[] = {".err", ".out", ".log", ".txt", ".stderr", ".stdout"};
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
-        if (ends(name, suffixes[i]))
-            return whole_number((part){name.at, name.n - (int64_t)strlen(suffixes[i])}, 3);
+        if (ends(name, suffixes[i])) {
+            part stem = {name.at, name.n - (int64_t)strlen(suffixes[i])};
+            if (stem.n > 1 && lower(stem.at[0]) == 'r') /* "r3.log" */
+                stem = (part){stem.at + 1, stem.n - 1};
+            return whole_number(stem, 3);
+        }
     const char *end = name.at + name.n, *digits = end;
     while (digits > name.at && bl_is_digit(digits[-1]))
         digits--;
@@ -112,7 +118,7 @@ int bl_line_rank_of_path(const char *path)
 
 void bl_line_style_init(bl_line_style *style, const char *path)
 {
-    *style = (bl_line_style){.rank = bl_line_rank_of_path(path), .label_seen = -1};
+    *style = (bl_line_style){.rank = bl_line_rank_of_path(path), .label_seen = -1, .told_rank = -1};
 }
 
 static void count(struct bl_line_count *counted, int64_t number)
@@ -125,6 +131,39 @@ static void count(struct bl_line_count *counted, int64_t number)
         counted->n_same += number == counted->last;
     }
     counted->last = number;
+}
+
+/* "RANK=3" among the variables that a launcher set; -1. */
+static int rank_variable(const bl_line *line)
+{
+    static const char word[] = "RANK=";
+    bl_cursor c = {line->text, line->text + line->n_text};
+    for (; c.end - c.at > (int64_t)strlen(word); c.at++) {
+        bl_cursor d = c;
+        int64_t rank;
+        bool is_start = c.at == line->text || bl_is_one_of(c.at[-1], " \t;,'\"");
+        if (is_start && bl_take_word(&d, word) && bl_take_digits(&d, 1, 6, &rank) && !bl_is_alnum(bl_peek(&d)))
+            return (int)rank;
+    }
+    return -1;
+}
+
+static void note_told(bl_line_style *style, const bl_line *line)
+{
+    int variable = rank_variable(line);
+    int rank = variable >= 0 ? variable : line->is_labeled && !line->is_local_rank ? line->rank : line->said_rank;
+    if (rank < 0)
+        return;
+    style->n_told++;
+    style->has_variable |= variable >= 0;
+    style->tells_several |= style->told_rank >= 0 && style->told_rank != rank;
+    style->told_rank = rank;
+}
+
+int bl_line_style_told(const bl_line_style *style)
+{
+    bool is_sure = style->has_variable || style->n_told * 2 >= style->n_seen;
+    return is_sure && !style->tells_several ? style->told_rank : -1;
 }
 
 void bl_line_style_learn(bl_line_style *style, const char *raw, int64_t n_raw)
@@ -147,6 +186,7 @@ void bl_line_style_learn(bl_line_style *style, const char *raw, int64_t n_raw)
         count(&style->bracket, number);
     if (line.time_kind == BL_TIME_WALL && line.time_has_year && line.time > style->around)
         style->around = line.time;
+    note_told(style, &line);
     if (!line.is_labeled)
         return;
     bool differs = style->label_seen >= 0 && style->label_seen != line.rank;

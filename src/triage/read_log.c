@@ -140,21 +140,65 @@ static void follow_session(reading *r, const bl_line *line)
 
 /* ---- lines --------------------------------------------------------------------------------------------------------- */
 
-/* "... rank 3 nranks 4 cudaDev 3 ..." of NCCL names the rank of the process that prints it. */
+/* The number behind "rank " or "pid=" and the like at `at`, up to 9 digits; -1.  *end is then behind it. */
+static int64_t number_behind(const char *at, const char *stop, const char **end)
+{
+    int64_t value = 0;
+    int n_digits = 0;
+    while (at < stop && (*at == '=' || *at == ':' || *at == ' '))
+        at++;
+    for (; at < stop && isdigit((unsigned char)*at) && n_digits < 10; at++, n_digits++)
+        value = 10 * value + (*at - '0');
+    *end = at;
+    return n_digits == 0 || n_digits == 10 ? -1 : value;
+}
+
+/* Where the word stands alone (not "local_rank"), NULL. */
+static const char *find_word(const char *text, const char *stop, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = text; (at = memmem(at, (size_t)(stop - at), word, n)) != NULL; at += n) {
+        bool begins = at == text || (!isalnum((unsigned char)at[-1]) && at[-1] != '_');
+        if (begins && at + n < stop && strchr("=: ", at[n]) != NULL)
+            return at;
+    }
+    return NULL;
+}
+
+/* A process that says which rank it is: "rank=3", "rank: 3", "rank 3/8", "rank 3 of 8", "rank 3 nranks 4". */
+static int64_t own_rank(const char *text, const char *stop)
+{
+    static const char *const counts[] = {"/", " of ", " nranks ", " nRanks "};
+    const char *at = find_word(text, stop, "rank"), *end = NULL;
+    int64_t rank = at == NULL ? -1 : number_behind(at + 4, stop, &end);
+    bool is_said = rank >= 0 && at[4] != ' ';
+    for (int i = 0; i < BL_COUNT(counts) && rank >= 0; i++)
+        is_said = is_said || begins_with(end, stop - end, counts[i]);
+    return is_said && rank < 1000000 ? rank : -1;
+}
+
+/* Two ranks of one process: then it speaks of others, and its lines stay without. */
+static void note_pid(bl_log_reader *reader, int64_t pid, int64_t rank)
+{
+    for (int i = 0; i < reader->n_pids; i++)
+        if (reader->pids[i].pid == pid) {
+            if (reader->pids[i].rank != rank)
+                reader->pids[i].rank = -1;
+            return;
+        }
+    if (reader->n_pids == BL_READ_PIDS)
+        return;
+    reader->pids[reader->n_pids].pid = pid;
+    reader->pids[reader->n_pids++].rank = (int)rank;
+}
+
 static void learn_pid(bl_log_reader *reader, const bl_line *line)
 {
-    static const char words[] = " rank ";
-    const char *at = line->pid < 0 ? NULL : memmem(line->text, (size_t)line->n_text, words, strlen(words));
-    if (at == NULL || reader->n_pids == BL_READ_PIDS)
+    if (line->pid < 0)
         return;
-    const char *end = line->text + line->n_text;
-    int rank = 0, n_digits = 0;
-    for (at += strlen(words); at < end && isdigit((unsigned char)*at) && n_digits < 7; at++, n_digits++)
-        rank = 10 * rank + (*at - '0');
-    if (n_digits == 0 || !(begins_with(at, end - at, " nranks ") || begins_with(at, end - at, " nRanks ")))
-        return;
-    reader->pids[reader->n_pids].pid = line->pid;
-    reader->pids[reader->n_pids++].rank = rank;
+    int64_t rank = own_rank(line->text, line->text + line->n_text);
+    if (rank >= 0)
+        note_pid(reader, line->pid, rank);
 }
 
 static void feed_kernel(reading *r, const bl_line *line)
@@ -199,6 +243,7 @@ static void fill_source(bl_source *source, const bl_scan_total *total)
     source->n_bytes = total->n_bytes;
     source->was_whole_read = total->n_bytes <= BL_READ_WHOLE;
     source->rank = total->style.rank;
+    source->told_rank = bl_line_style_told(&total->style);
     source->first_time = total->first_time_kind == BL_TIME_WALL ? total->first_time : BL_NO_TIME;
     source->last_time = total->last_time_kind == BL_TIME_WALL ? total->last_time : BL_NO_TIME;
 }
@@ -221,6 +266,7 @@ static belay_code read_lines(bl_log_reader *reader, bl_input *input, bl_source *
 static belay_code read_journal(bl_log_reader *reader, bl_input *input, bl_source *source, int file, bl_error *error)
 {
     source->rank = bl_line_rank_of_path(source->path);
+    source->told_rank = -1;
     source->was_whole_read = true;
     belay_code code = bl_journals_read(reader->journals, input, file, error);
     source->n_bytes = bl_input_n_taken(input);

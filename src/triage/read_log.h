@@ -34,7 +34,7 @@ typedef struct bl_log_reader {
     bl_gpu_fold *gpus;
     bl_journals *journals;
     bl_text notes; /* a line for each file that could not be read to its end */
-    int n_pids;    /* processes whose rank NCCL told */
+    int n_pids;    /* processes that told their rank */
     struct {
         int64_t pid;
         int rank;
