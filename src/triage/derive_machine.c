@@ -207,6 +207,56 @@ static void judge_gpu(bl_case *c, const bl_gpu_verdict *gpus, int n, int number)
     }
 }
 
+/* ---- several processes on one GPU ------------------------------------------------------------------------------------ */
+
+/* Each of several processes says which device it chose, and it is the same one; NULL when not. */
+static const bl_event *one_choice(const bl_case *c)
+{
+    const bl_event *first = bl_events_first(c->events, BL_SIGNAL_deviceof_process);
+    int64_t device, process, other, first_process;
+    bool is_several = false;
+    if (first == NULL || !bl_event_number(first, "process_device", &device) ||
+        !bl_event_number(first, "process", &first_process))
+        return NULL;
+    for (const bl_event *e = first->next; e != NULL; e = e->next) {
+        if (!bl_event_number(e, "process_device", &other) || !bl_event_number(e, "process", &process) ||
+            other != device)
+            return NULL;
+        is_several = is_several || process != first_process;
+    }
+    return is_several ? first : NULL;
+}
+
+/* Two processes of one program in the table of one GPU, or two that an allocation's error names. */
+static bool is_crowded(const bl_case *c)
+{
+    const bl_event *first = bl_events_first(c->events, BL_SIGNAL_smiprocess_row);
+    for (const bl_event *a = first; a != NULL; a = a->next)
+        for (const bl_event *b = a->next; b != NULL; b = b->next)
+            if (strcmp(bl_event_get(a, "smi_gpu"), bl_event_get(b, "smi_gpu")) == 0 &&
+                strcmp(bl_event_get(a, "smi_pid"), bl_event_get(b, "smi_pid")) != 0 &&
+                strcmp(bl_event_get(a, "program"), bl_event_get(b, "program")) == 0)
+                return true;
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_error_2); e != NULL; e = e->next) {
+        const char *named = strstr(e->text, "Process ");
+        if (named != NULL && strstr(named + 1, "Process ") != NULL)
+            return true;
+    }
+    return false;
+}
+
+static void judge_crowd(bl_case *c)
+{
+    const bl_event *choice = one_choice(c);
+    bl_event *event = choice == NULL || !is_crowded(c)
+                          ? NULL
+                          : bl_events_derive(c->events, BL_SIGNAL_machine_memory_shared, choice);
+    if (event == NULL)
+        return;
+    event->rank = -1;
+    bl_event_fact_of(c->events, event, "device", -1, "cuda:%s", bl_event_get(choice, "process_device"));
+}
+
 void bl_derive_machine(bl_case *c)
 {
     const bl_gpu_verdict *gpus = NULL;
@@ -214,6 +264,7 @@ void bl_derive_machine(bl_case *c)
     int n = bl_gpu_judge(c->gpus, &options, &gpus);
     for (int i = 0; i < n; i++)
         judge_gpu(c, gpus, n, i);
+    judge_crowd(c);
     for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_kernlog_line); e != NULL; e = e->next)
         if (strstr(e->text, "ut of memory: Kill") != NULL || strstr(e->text, "oom-kill:") != NULL)
             (void)bl_events_derive(c->events, BL_SIGNAL_machine_oom_kill, e);
