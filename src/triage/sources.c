@@ -169,8 +169,8 @@ belay_code bl_sources_find(const char *const *paths, int n_paths, bl_sources *ou
     if (out->n > 1)
         qsort(out->list, (size_t)out->n, sizeof *out->list, by_name);
     if (f.n_passed_over > 0)
-        bl_text_format(notes, "%lld files in folders were passed over: weights, tables, hidden files\n",
-                       (long long)f.n_passed_over);
+        bl_text_format(notes, "%lld %s passed over: weights, tables, hidden files\n", (long long)f.n_passed_over,
+                       f.n_passed_over == 1 ? "file in a folder was" : "files in folders were");
     if (f.n_over_limit > 0)
         bl_text_format(notes, "%lld files or folders were left out: at most %d are read\n", (long long)f.n_over_limit,
                        BL_SOURCES_MOST);

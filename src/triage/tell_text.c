@@ -247,7 +247,7 @@ static void add_journals(const bl_explain *explain, bl_text *out)
 {
     const char *lines = bl_explain_journals(explain);
     if (*lines != '\0')
-        bl_text_add(out, "journals:\n");
+        bl_text_add(out, bl_explain_findings(explain)->n_verdicts == 0 ? "\njournals:\n" : "journals:\n");
     while (*lines != '\0') {
         int length = (int)strcspn(lines, "\n");
         bl_text_format(out, "    %.*s\n", length, lines);

@@ -65,8 +65,8 @@ static void check_json(const bl_explain *explain)
 {
     json_t *document = json_object();
     fuzz_require(document != NULL && bl_tell_json(explain, document), "findings become JSON");
-    char *text = json_dumps(document, JSON_ENSURE_ASCII);
-    fuzz_require(text != NULL && is_plain(text, (int64_t)strlen(text)), "the document can be written");
+    char *text = json_dumps(document, JSON_COMPACT);
+    fuzz_require(text != NULL && strlen(text) > 2, "the document can be written");
     free(text);
     json_decref(document);
 }
