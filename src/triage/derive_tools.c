@@ -458,12 +458,43 @@ static const bl_event *of_dump(const bl_case *c, bl_signal signal, const bl_even
     return first;
 }
 
+/* Of a listing without the debugger's mark, the instruction at the address at which the exception was raised. */
+static const bl_event *listed_at(const bl_case *c, const bl_event *exception, const bl_event *pc)
+{
+    const char *word = pc != NULL ? strstr(pc->text, "PC 0x") : NULL;
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_cudagdb_listed); word != NULL && e != NULL;
+         e = e->next) {
+        const char *at = bl_event_get(e, "at");
+        size_t n = strlen(at);
+        if (e->file == exception->file && e->line > exception->line && strncmp(word + 3, at, n) == 0 &&
+            !isxdigit((unsigned char)word[3 + n]))
+            return e;
+    }
+    return NULL;
+}
+
+/* What somebody asked the debugger to print. */
+static void tell_printed(const bl_case *c, bl_event *event, const bl_event *exception)
+{
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_cudagdb_variable); e != NULL; e = e->next) {
+        bool is_near =
+            e->file == exception->file && e->line > exception->line && e->line <= exception->line + DUMP_LINES;
+        const bl_event *answer = is_near ? after(c, BL_SIGNAL_cudagdb_value, e, e->line + 1) : NULL;
+        if (answer == NULL)
+            continue;
+        add_text(c, event, "variable", bl_event_get(e, "variable"));
+        add_text(c, event, "value", bl_event_get(answer, "value"));
+    }
+}
+
 static dump read_dump(const bl_case *c, const bl_event *exception)
 {
     dump d = {.exception = exception};
     d.frame = of_dump(c, BL_SIGNAL_cudagdb_frame, exception);
     d.pc = of_dump(c, BL_SIGNAL_cudagdb_pc, exception);
     d.instruction = of_dump(c, BL_SIGNAL_cudagdb_instruction, exception);
+    if (d.instruction == NULL)
+        d.instruction = listed_at(c, exception, d.pc);
     d.has_kernel = d.frame != NULL && kernel_of(bl_event_get(d.frame, "signature"), d.kernel);
     if (!d.has_kernel && d.pc != NULL)
         d.has_kernel = kernel_of(bl_event_get(d.pc, "signature"), d.kernel);
@@ -581,6 +612,7 @@ static void judge_exception(const bl_case *c, const bl_event *exception)
         add_text(c, event, "kernel", d.kernel);
     if (d.frame != NULL && bl_event_get(d.frame, "source") != NULL)
         add_text(c, event, "source_line", base_name(bl_event_get(d.frame, "source")));
+    tell_printed(c, event, exception);
     if (d.instruction == NULL)
         return;
     add_text(c, event, "instruction", bl_event_get(d.instruction, "instruction"));
@@ -783,6 +815,19 @@ static bool leaves_cuda_out(const char *list)
     return list != NULL && strstr(list, "cuda") == NULL && strstr(list, "all") == NULL && strchr(list, '^') == NULL;
 }
 
+/* The address lies in an array of the device that the program printed. */
+static bool is_on_device(const bl_case *c, const char *address)
+{
+    const uint64_t near = 1048576; /* where a size is not told */
+    uint64_t at, base;
+    int64_t count = 0;
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_mpidevice_array); e != NULL; e = e->next)
+        if (address != NULL && address_of(address, &at) && address_of(bl_event_get(e, "base"), &base) && at >= base &&
+            at - base < (bl_event_number(e, "count", &count) && count > 0 ? (uint64_t)count : near))
+            return true;
+    return false;
+}
+
 static void judge_signal(const bl_case *c, const bl_event *signal)
 {
     const int64_t end = signal->line + REPORT_LINES;
@@ -797,7 +842,7 @@ static void judge_signal(const bl_case *c, const bl_event *signal)
         return;
     const bl_event *no = bl_events_first(c->events, BL_SIGNAL_mpiaware_no);
     const bl_event *device = bl_events_first(c->events, BL_SIGNAL_mpidevice_buffer);
-    bool is_sure = no != NULL || device != NULL;
+    bool is_sure = no != NULL || device != NULL || is_on_device(c, address);
     bl_event *event = derive(c, is_sure ? BL_SIGNAL_mpicopy_unaware : BL_SIGNAL_mpicopy_seen, signal);
     const char *number = bl_event_get(signal, "signal");
     add_text(c, event, "signal", number != NULL ? number : "11");
@@ -845,14 +890,26 @@ typedef struct raw_fact {
 } raw_fact;
 
 static const raw_fact raw_facts[] = {
-    {BL_SIGNAL_sanitizer_at, "signature"},       {BL_SIGNAL_sanitizer_at, "source"},
-    {BL_SIGNAL_sanitizer_at_name, "signature"},  {BL_SIGNAL_sanitizer_at_name, "source"},
-    {BL_SIGNAL_sanitizer_near, "distance"},      {BL_SIGNAL_sanitizer_near, "allocation_bytes"},
-    {BL_SIGNAL_sanitizer_address, "why"},        {BL_SIGNAL_sanitizer_header, "tool"},
-    {BL_SIGNAL_cudagdb_pc, "signature"},         {BL_SIGNAL_cudagdb_frame, "signature"},
-    {BL_SIGNAL_cudagdb_frame, "source"},         {BL_SIGNAL_cudagdb_instruction, "displacement"},
-    {BL_SIGNAL_cudagdb_instruction, "register"}, {BL_SIGNAL_cudagdb_instruction, "modifiers"},
-    {BL_SIGNAL_csan_frame, "frame_file"},        {BL_SIGNAL_csan_frame, "frame_line"},
+    {BL_SIGNAL_sanitizer_at, "signature"},
+    {BL_SIGNAL_sanitizer_at, "source"},
+    {BL_SIGNAL_sanitizer_at_name, "signature"},
+    {BL_SIGNAL_sanitizer_at_name, "source"},
+    {BL_SIGNAL_sanitizer_near, "distance"},
+    {BL_SIGNAL_sanitizer_near, "allocation_bytes"},
+    {BL_SIGNAL_sanitizer_address, "why"},
+    {BL_SIGNAL_sanitizer_header, "tool"},
+    {BL_SIGNAL_cudagdb_pc, "signature"},
+    {BL_SIGNAL_cudagdb_frame, "signature"},
+    {BL_SIGNAL_cudagdb_frame, "source"},
+    {BL_SIGNAL_cudagdb_instruction, "displacement"},
+    {BL_SIGNAL_cudagdb_instruction, "register"},
+    {BL_SIGNAL_cudagdb_listed, "register"},
+    {BL_SIGNAL_cudagdb_listed, "at"},
+    {BL_SIGNAL_cudagdb_listed, "displacement"},
+    {BL_SIGNAL_cudagdb_listed, "modifiers"},
+    {BL_SIGNAL_cudagdb_instruction, "modifiers"},
+    {BL_SIGNAL_csan_frame, "frame_file"},
+    {BL_SIGNAL_csan_frame, "frame_line"},
 };
 
 static void drop_fact(bl_event *event, const char *name)
