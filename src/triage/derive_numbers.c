@@ -184,6 +184,34 @@ static void judge_bounds(bl_case *c)
             derive_bound(c, BL_SIGNAL_number_id_beyond, event, index, bound);
 }
 
+/* "[3, 512] does not index into [4, 512, 64]": which of the numbers lies beyond its dimension. */
+static void compare_vectors(bl_case *c, bl_event *event, const char *indices, const char *shape)
+{
+    for (int dimension = 0;; dimension++) {
+        char *end = NULL, *shape_end = NULL;
+        indices += strcspn(indices, "-0123456789");
+        shape += strcspn(shape, "0123456789");
+        long long index = strtoll(indices, &end, 10), bound = strtoll(shape, &shape_end, 10);
+        if (end == indices || shape_end == shape)
+            return;
+        if (index < 0 || index >= bound) {
+            bl_event_fact_of(c->events, event, "index", -1, "%lld", index);
+            bl_event_fact_of(c->events, event, "bound", -1, "%lld", bound);
+            bl_event_fact_of(c->events, event, "dimension", -1, "%d", dimension);
+            return;
+        }
+        indices = end;
+        shape = shape_end;
+    }
+}
+
+static void judge_vectors(bl_case *c)
+{
+    for (bl_event *event = bl_events_first(c->events, BL_SIGNAL_host_index); event != NULL; event = event->next)
+        if (bl_event_get(event, "indices") != NULL && bl_event_get(event, "shape") != NULL)
+            compare_vectors(c, event, bl_event_get(event, "indices"), bl_event_get(event, "shape"));
+}
+
 static void judge_tokenizer(bl_case *c)
 {
     const bl_event *table = bl_events_first(c->events, BL_SIGNAL_size_table);
@@ -490,6 +518,7 @@ void bl_derive_numbers(bl_case *c)
     judge_shapes(c, BL_SIGNAL_shape_plain);
     judge_bad_rows(c);
     bl_derive_wrapped(c);
+    judge_vectors(c);
     judge_bounds(c);
     judge_tokenizer(c);
     judge_nan(c);

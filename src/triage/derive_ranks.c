@@ -374,10 +374,49 @@ static bool derive_root_cause(bl_case *c, const bl_rank_failures *f)
     return true;
 }
 
+/* The rank whose log is named after the pod; -1. */
+static int rank_of_pod(const bl_case *c, const char *pod)
+{
+    size_t n = strlen(pod);
+    for (int i = 0; i < c->n_sources; i++) {
+        const char *slash = strrchr(c->sources[i].path, '/');
+        const char *name = slash == NULL ? c->sources[i].path : slash + 1;
+        if (strncmp(name, pod, n) == 0 && !isalnum((unsigned char)name[n]) && name[n] != '-')
+            return c->sources[i].rank;
+    }
+    return -1;
+}
+
+/* What the cluster's events say of a pod holds for its rank. */
+static void name_pods(bl_case *c)
+{
+    for (bl_event *end = bl_events_first(c->events, BL_SIGNAL_podend_code); end != NULL; end = end->next) {
+        int rank = rank_of_pod(c, bl_event_get(end, "pod"));
+        for (int64_t i = 0; i < bl_events_n(c->events) && rank >= 0; i++) {
+            bl_event *event = bl_events_at(c->events, i);
+            if (event->file == end->file && event->line == end->line && event->rank < 0)
+                event->rank = rank;
+        }
+    }
+}
+
+/* Nobody says why, but the cluster says whose container ended by itself. */
+static bool derive_pod_end(bl_case *c, const bl_rank_failures *f)
+{
+    for (const bl_event *end = bl_events_first(c->events, BL_SIGNAL_podend_code); end != NULL; end = end->next) {
+        if (end->rank < 0 || f->n_echo_ranks == 0 || felt_it(f, end->rank))
+            continue;
+        bl_event *event = bl_events_derive(c->events, BL_SIGNAL_ranks_root_cause, end);
+        number(c, event, "died_rank", -1, end->rank);
+        return true;
+    }
+    return false;
+}
+
 static void derive_unseen_death(bl_case *c, const bl_rank_failures *f, const bl_collectives *t)
 {
     int silent = silent_rank(c, f);
-    if (derive_root_cause(c, f))
+    if (derive_root_cause(c, f) || derive_pod_end(c, f))
         return;
     if (f->unranked != NULL && f->echo != NULL) {
         bl_event *event = derive(c, BL_SIGNAL_ranks_died_several, f->unranked, -1);
@@ -457,6 +496,7 @@ void bl_derive_ranks(bl_case *c)
     bl_rank_failures f = {0};
     name_processes(c);
     name_stacks(c);
+    name_pods(c);
     if (bl_collectives_init(c, &t) && bl_rank_failures_init(c, &f)) {
         derive_meeting(c, &t, &f);
         if (f.n > 0)
