@@ -7,6 +7,7 @@
  * In front of a text there may stand, in any order and each at most a few times:
  *
  *   ranks    [rank3]:  [default3]:  [trainer3]:  [1,3]<stdout>:  [3]<stderr>:  (RayTrainWorker pid=.., ip=..)
+ *            [gpu07:mpi_rank_3] of MVAPICH;  Rank 3 [Tue Mar  3 ..] of Cray's MPI
  *            "3: " and "[3] " only where the file shows that style throughout (bl_line_style)
  *   times    ISO 8601 and its relatives, with T or blank, comma or dot fractions, Z or an offset, in brackets or not;
  *            2026/04/08 10:15:20;  Sun Jun  9 11:20:41 2024;  Jun  9 11:20:41;  [ 8123.400112];
@@ -18,7 +19,7 @@
  * A line may be a record that holds the text: JSON of the journal, of containers and of structured loggers, with the
  * text in its MESSAGE, log, message or msg, and its time, rank and process beside it.
  *
- * Ranks that stand inside of a text, "[Rank 3]" of ProcessGroupNCCL, stay there and are told apart from the label. */
+ * Ranks that stand inside of a text, "[Rank 3]" of ProcessGroupNCCL, "[grank=3]" or "rank: 3, " at its beginning, stay there and are told apart from the label. */
 #ifndef BL_TRIAGE_LINE_H
 #define BL_TRIAGE_LINE_H
 
