@@ -248,9 +248,8 @@ static bool is_crowded(const bl_case *c)
 static void judge_crowd(bl_case *c)
 {
     const bl_event *choice = one_choice(c);
-    bl_event *event = choice == NULL || !is_crowded(c)
-                          ? NULL
-                          : bl_events_derive(c->events, BL_SIGNAL_machine_memory_shared, choice);
+    bl_event *event =
+        choice == NULL || !is_crowded(c) ? NULL : bl_events_derive(c->events, BL_SIGNAL_machine_memory_shared, choice);
     if (event == NULL)
         return;
     event->rank = -1;

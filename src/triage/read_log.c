@@ -20,7 +20,7 @@ typedef struct reading {
     int segment;
     bool is_document; /* the command of this segment prints a file that is no log */
     bl_quotes quotes;
-    int64_t fence;    /* line of an open ``` of Markdown, 0: none */
+    int64_t fence; /* line of an open ``` of Markdown, 0: none */
 } reading;
 
 belay_code bl_log_tools_init(bl_log_tools *tools, bl_error *error)

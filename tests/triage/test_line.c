@@ -590,6 +590,64 @@ static void bytes_that_are_no_text_stay(void **state)
     assert_int_equal(without.rank, 3);
 }
 
+/* ---- records -------------------------------------------------------------------------------------------------- */
+
+typedef struct record {
+    const char *raw, *time, *text;
+    int rank;
+    int64_t pid;
+} record;
+
+static void a_record_is_its_message(void **state)
+{
+    (void)state;
+    static const record rows[] = {
+        {"{\"__REALTIME_TIMESTAMP\": \"1790000012002018\", \"_PID\": \"7\", \"MESSAGE\": \"NVRM: Xid (PCI:0000:9b:00): "
+         "74\"}",
+         "2026-09-21 14:13:32.002018 zone", "NVRM: Xid (PCI:0000:9b:00): 74", -1, 7},
+        {"{\"log\":\"[rank3]: lost\\n\",\"stream\":\"stderr\",\"time\":\"2026-11-03T11:06:40.123456789Z\"}",
+         "2026-11-03 11:06:40.123456 zone", "lost", 3, -1},
+        {"{\"message\": \"a\\nb \\u00e9\\t\\\"c\\\"\", \"timestamp\": 1790000000.5, \"rank\": 2}",
+         "2026-09-21 14:13:20.500000 zone", "a\nb \xc3\xa9\t\"c\"", 2, -1},
+        {"{\"ts\":1790000000123,\"level\":\"error\",\"msg\":\"lost\",\"exc_info\":\"Traceback:\\n  here\"}",
+         "2026-09-21 14:13:20.123000 zone", "lost\nTraceback:\n  here", -1, -1},
+        {"{\"PRIORITY\":\"3\",\"MESSAGE\":[78,86,27,91,48,109,33]}", "", "NV!", -1, -1},
+        {"  \"MESSAGE\" : \"lost\",", "", "lost", -1, -1},
+        {"MESSAGE=lost", "", "lost", -1, -1},
+        {"{\"MESSAGE\": \"cut off he", "", "cut off he", -1, -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bl_line line = parse(rows[i].raw);
+        assert_string_equal(text_of(&line), rows[i].text);
+        assert_string_equal(time_of(&line), rows[i].time);
+        assert_int_equal(line.rank, rows[i].rank);
+        assert_int_equal(line.pid, rows[i].pid);
+    }
+}
+
+static void other_objects_stay_as_they_are(void **state)
+{
+    (void)state;
+    static const char *const raws[] = {
+        "{\"message\": \"lost\"}",
+        "{\"role\": \"user\", \"time\": 1790000000, \"message\": \"lost\"}",
+        "{\"step\": 7, \"level\": \"info\", \"loss\": 2.5}",
+        "{\"level\": \"info\", \"msg\": \"lost\"} and more",
+        "{\"level\": \"info\", \"msg\": 7}",
+        "{\"level\": \"info\" \"msg\": \"lost\"}",
+        "{\"a\": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+        "{\"",
+        "{",
+        "{\"MESSAGE",
+    };
+    for (size_t i = 0; i < sizeof raws / sizeof raws[0]; i++) {
+        bl_line line = parse(raws[i]);
+        assert_string_equal(text_of(&line), raws[i]);
+        assert_int_equal(line.time_kind, BL_TIME_NONE);
+        assert_null(line.host);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -613,6 +671,8 @@ int main(void)
         cmocka_unit_test_setup(every_line_end_is_cut, setup),
         cmocka_unit_test_setup(carriage_returns_cut_a_line_into_segments, setup),
         cmocka_unit_test_setup(bytes_that_are_no_text_stay, setup),
+        cmocka_unit_test_setup(a_record_is_its_message, setup),
+        cmocka_unit_test_setup(other_objects_stay_as_they_are, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
