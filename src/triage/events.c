@@ -53,13 +53,20 @@ void bl_events_free(bl_events *events)
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
+/* An event is kept whole or not at all, with all of its facts: whoever looks for one that its pattern demands finds it.
+ * So lines take no room behind BL_EVENTS_BYTES, what follows from them none behind the rest, and one event always fits
+ * between. */
+#define BYTES_OF_ALL (BL_EVENTS_BYTES + BL_EVENTS_BYTES / 4)
+enum { BYTES_OF_ONE = 65536 };
+_Static_assert(BL_EVENT_TEXT + BL_EVENT_FACTS * (256 + 8 + 4 * (int)sizeof(bl_fact)) < BYTES_OF_ONE, "one event fits");
+
 /* Room that is never moved; NULL: there is none left.  Whole words of 8 bytes, so that facts fit too. */
 static void *keep(bl_events *events, int64_t n_wanted)
 {
     enum { BLOCK = 65536 };
     block *b = events->texts;
     int64_t n_bytes = (n_wanted + 7) / 8 * 8;
-    if (events->n_text_bytes + n_bytes > BL_EVENTS_BYTES)
+    if (events->n_text_bytes + n_bytes > BYTES_OF_ALL)
         return NULL;
     if (b == NULL || b->capacity - b->n_bytes < n_bytes) {
         int64_t capacity = n_bytes > BLOCK ? n_bytes : BLOCK;
@@ -156,6 +163,8 @@ bl_event *bl_events_add(bl_events *events, bl_signal signal, const bl_line *line
     }
     events->count[signal]++;
     b->n_seen++;
+    if (events->n_text_bytes > BL_EVENTS_BYTES)
+        return NULL;
     bl_event *event = b->n_seen <= BL_EVENTS_KEPT ? new_event(events, BL_EVENTS_MOST) : b->last;
     if (event == NULL) {
         events->lacks_memory = events->lacks_memory || events->n_events < BL_EVENTS_MOST;
@@ -190,6 +199,8 @@ bl_event *bl_events_derive(bl_events *events, bl_signal signal, const bl_event *
 {
     /* What follows from many lines still has room when the lines took all of theirs. */
     const int64_t most = BL_EVENTS_MOST + BL_EVENTS_MOST / 4;
+    if (events->n_text_bytes > BYTES_OF_ALL - BYTES_OF_ONE)
+        return NULL;
     bl_event *event = new_event(events, most);
     if (event == NULL) {
         events->lacks_memory = events->lacks_memory || events->n_events < most;

@@ -59,6 +59,9 @@ static belay_code read_all(bl_explain *e, bl_error *error)
         return first.code;
     }
     bl_text_add(&e->notes, bl_text_get(&e->reader.notes));
+    if (bl_gpu_n_lost(e->reader.gpus) > 0)
+        bl_text_format(&e->notes, "%lld lines of kernel logs are of more GPUs or switches than are told apart\n",
+                       (long long)bl_gpu_n_lost(e->reader.gpus));
     for (int i = 0; i < e->reader.n_pids; i++)
         bl_events_name_pid(e->reader.events, e->reader.pids[i].pid, e->reader.pids[i].rank);
     bl_file_ranks_settle(e->sources.list, e->sources.n, e->reader.events);

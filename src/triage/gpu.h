@@ -187,6 +187,8 @@ int bl_gpu_switches(const bl_gpu_fold *fold, const bl_gpu_switch **out);
 
 /* Events that were not kept for want of memory, or because there are more GPUs than are told apart. */
 int64_t bl_gpu_n_lost(const bl_gpu_fold *fold);
+/* Whether any of them was lost for want of memory, and not because a limit was reached. */
+bool bl_gpu_lacks_memory(const bl_gpu_fold *fold);
 
 /* Puts the incidents of this machine's GPUs into the history, of which nothing is written yet.  boot: when its kernel
  * started, microseconds since 1970 (0: not known, events without a wall time are then as of `now`, seconds).

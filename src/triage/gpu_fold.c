@@ -25,6 +25,7 @@ void bl_gpu_fold_free(bl_gpu_fold *fold)
 }
 
 int64_t bl_gpu_n_lost(const bl_gpu_fold *fold) { return fold->n_lost; }
+bool bl_gpu_lacks_memory(const bl_gpu_fold *fold) { return fold->lacks_memory; }
 
 int bl_gpu_switches(const bl_gpu_fold *fold, const bl_gpu_switch **out)
 {
@@ -56,8 +57,10 @@ static bl_gpu_file *file_at(bl_gpu_fold *fold, int file)
 {
     if (file < 0 || file >= BL_GPU_FILES)
         return NULL;
-    if (!bl_grow(&fold->files, &fold->files_capacity, (int64_t)file + 1, sizeof *fold->files))
+    if (!bl_grow(&fold->files, &fold->files_capacity, (int64_t)file + 1, sizeof *fold->files)) {
+        fold->lacks_memory = true;
         return NULL;
+    }
     for (; fold->n_files <= file; fold->n_files++)
         fold->files[fold->n_files] = (bl_gpu_file){.boot_time = -1};
     return &fold->files[file];
@@ -596,7 +599,10 @@ static bool add_event(bl_gpu_fold *fold, const bl_kernel_event *event, bl_gpu_pl
     case BL_KERNEL_RM_INIT:
     case BL_KERNEL_AMD_FAULT:
         gpu = get_gpu(fold, machine, event);
-        return gpu != NULL && fold_event(gpu, event, place, epoch);
+        if (gpu == NULL || fold_event(gpu, event, place, epoch))
+            return gpu != NULL;
+        fold->lacks_memory = true;
+        return false;
     default:
         return true;
     }

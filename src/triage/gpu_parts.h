@@ -58,6 +58,7 @@ struct bl_gpu_fold {
     bl_gpu_file *files;
     int64_t n_files, files_capacity;
     int64_t n_lost;
+    bool lacks_memory;
     bl_gpu_verdict verdicts[BL_GPU_MOST];
     int n_verdicts;
     const bl_gpu_incident **order; /* the verdicts' incidents, one after the other */

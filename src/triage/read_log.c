@@ -206,7 +206,7 @@ static void feed_kernel(reading *r, const bl_line *line)
     bl_kernel_event event;
     bl_gpu_place place = {.file = r->file, .line = line->number, .time = line->time, .time_kind = line->time_kind};
     if (bl_kernel_feed_line(&r->kernel, line, &event) && !bl_gpu_fold_add(r->reader->gpus, &event, place))
-        r->reader->lacks_memory = true;
+        r->reader->lacks_memory = r->reader->lacks_memory || bl_gpu_lacks_memory(r->reader->gpus);
 }
 
 static belay_code take_line(void *state, const bl_line_style *style, const bl_scan_line *found, bl_error *error)
