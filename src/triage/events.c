@@ -31,6 +31,8 @@ struct bl_events {
     int64_t n_text_bytes;
     bl_event *first[BL_N_SIGNALS], *end[BL_N_SIGNALS];
     int64_t count[BL_N_SIGNALS];
+    int64_t *first_failure; /* of each file, its line; INT64_MAX: none */
+    int n_files;
     bool is_sealed, lacks_memory;
 };
 
@@ -47,6 +49,7 @@ void bl_events_free(bl_events *events)
         bl_free(b);
     }
     bl_free(events->event);
+    bl_free(events->first_failure);
     bl_free(events->buckets);
     bl_free(events);
 }
@@ -320,8 +323,34 @@ void bl_events_take_back(bl_events *events, int file, int64_t first, int64_t las
     }
 }
 
+static void note_first_failures(bl_events *events)
+{
+    for (int64_t i = 0; i < events->n_events; i++)
+        events->n_files = events->event[i]->file >= events->n_files ? events->event[i]->file + 1 : events->n_files;
+    events->first_failure = bl_alloc(events->n_files, sizeof *events->first_failure);
+    if (events->first_failure == NULL) {
+        events->lacks_memory = true;
+        events->n_files = 0;
+    }
+    for (int file = 0; file < events->n_files; file++)
+        events->first_failure[file] = INT64_MAX;
+    for (int64_t i = 0; i < events->n_events; i++) {
+        const bl_event *event = events->event[i];
+        bl_role role = bl_signals[event->signal].role;
+        bool is_failure = (role == BL_ROLE_FAULT || role == BL_ROLE_ECHO) && event->file >= 0 && events->n_files > 0;
+        if (is_failure && event->line < events->first_failure[event->file])
+            events->first_failure[event->file] = event->line;
+    }
+}
+
+int64_t bl_events_first_failure(const bl_events *events, int file)
+{
+    return file >= 0 && file < events->n_files ? events->first_failure[file] : INT64_MAX;
+}
+
 void bl_events_seal(bl_events *events)
 {
+    note_first_failures(events);
     if (events->n_events > 1)
         qsort(events->event, (size_t)events->n_events, sizeof(bl_event *), compare_for_sort);
     for (int64_t i = 0; i < events->n_events; i++)

@@ -76,6 +76,8 @@ void bl_events_seal(bl_events *events);
 
 /* The first event of a signal, NULL for none; then event->next. */
 bl_event *bl_events_first(const bl_events *events, bl_signal signal);
+/* The line of the first failure in a file, a fault or an echo; INT64_MAX for none. */
+int64_t bl_events_first_failure(const bl_events *events, int file);
 /* How often it was seen, kept or not. */
 int64_t bl_events_count(const bl_events *events, bl_signal signal);
 /* All events in order: 0 .. n - 1 (derived ones last). */

@@ -81,26 +81,12 @@ static void add_facts(bl_verdict *verdict, const bl_event *event)
         add_fact(verdict, &event->facts[i]);
 }
 
-/* The line of the first failure in a file; INT64_MAX for none. */
-static int64_t first_failure(const bl_events *events, int file)
-{
-    int64_t line = INT64_MAX;
-    for (int64_t i = 0; i < bl_events_n(events); i++) {
-        const bl_event *event = bl_events_at(events, i);
-        bool is_failure =
-            bl_signals[event->signal].role == BL_ROLE_FAULT || bl_signals[event->signal].role == BL_ROLE_ECHO;
-        if (is_failure && event->file == file && event->line < line)
-            line = event->line;
-    }
-    return line;
-}
-
 /* How well an event tells of the moment of the fault: in its file and before it, else in another file and before that
  * one's first failure, else at all. */
 static int fitness(const bl_events *events, const bl_event *event, const bl_event *primary)
 {
     bool is_same = event->file == primary->file;
-    if (event->line <= (is_same ? primary->line : first_failure(events, event->file)))
+    if (event->line <= (is_same ? primary->line : bl_events_first_failure(events, event->file)))
         return is_same ? 3 : 2;
     return is_same ? 1 : 0;
 }
