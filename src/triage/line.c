@@ -203,6 +203,26 @@ static void parse_message(const bl_line_style *style, int64_t n_text, char *scra
     line->time_has_year = record.time_has_year;
 }
 
+/* A line without the colours around all of it. */
+static bl_cursor without_frame(const char *raw, int64_t n_raw)
+{
+    enum { LONGEST = 16 };
+    bl_cursor c = {raw, raw + n_raw};
+    bool moves = false;
+    while (c.at < c.end && *c.at == 0x1b) {
+        int64_t n = escape_length(c.at, c.end, &moves);
+        if (n <= 0)
+            break;
+        c.at += n;
+    }
+    for (const char *at = c.end - 1; at >= c.at && c.end - at <= LONGEST; at--)
+        if (*at == 0x1b) {
+            c.end = at + escape_length(at, c.end, &moves) == c.end ? at : c.end;
+            break;
+        }
+    return c;
+}
+
 void bl_line_parse(const bl_line_style *style, const char *raw, int64_t n_raw, char *scratch, bl_line *line)
 {
     int64_t n_text;
@@ -217,7 +237,8 @@ void bl_line_parse(const bl_line_style *style, const char *raw, int64_t n_raw, c
                       .pid = -1};
     while (n_raw > 0 && raw[n_raw - 1] == '\r')
         n_raw--;
-    if (bl_line_unwrap(style, raw, n_raw, scratch, line, &n_text))
+    bl_cursor inner = without_frame(raw, n_raw);
+    if (bl_line_unwrap(style, inner.at, inner.end - inner.at, scratch, line, &n_text))
         parse_message(style, n_text, scratch, line);
     else
         parse_text(style, raw, n_raw, scratch, line);
