@@ -17,7 +17,7 @@ struct bl_matcher {
     int64_t *weak_bytes;      /* lengths of the weak anchors */
     bl_search_plain *weak_search;
     pcre2_code *code[BL_N_SIGNALS];
-    pcre2_code *hint, *outcome;
+    pcre2_code *hint, *outcome, *talk;
     pcre2_match_data *data, *check;
     pcre2_match_context *context;
     int always[BL_N_SIGNALS], n_always; /* rows without an anchor */
@@ -26,7 +26,7 @@ struct bl_matcher {
 
 /* Words before an error that say that it is only spoken of. */
 static const char hint_pattern[] =
-    "(?i)(?:\\b(?:prompt|output|completion|question|answer)['\"]?\\s*[:=]\\s*['\"].*|"
+    "(?i)(?:\\b(?:prompt|output|completion|question|answer|sample|user|assistant)['\"]?\\s*[:=]\\s*['\"].*|"
     "\"role\"\\s*:\\s*\"(?:user|assistant|system|tool)\".*|"
     "\\b(?:if (?:you|it|this|the \\w+) (?:also |still |only |then "
     ")?(?:see|sees|get|gets|hit|hits|encounter|encounters|fails?|raises?|happens)|"
@@ -35,6 +35,9 @@ static const char hint_pattern[] =
     "look(?:s|ing)? "
     "for|grep|raise|assert_?raises|pytest\\.raises|simulat(?:e|ed|ing)|inject(?:ed|ing)?|fixed|changelog|docs?:|"
     "no )\\b)";
+/* What a model was told or says: no setting and no value in it is one of this run. */
+static const char talk_pattern[] =
+    "(?i)\\b(?:prompt|completion|question|answer|sample|user|assistant)['\"]?\\s*[:=]\\s*['\"]";
 /* Ends of a line that say that all is well. */
 static const char outcome_pattern[] =
     "(?i)\\(expected\\b|\\b(?:as|is|was) expected\\b|(?:\\.\\.\\. ?ok|\\bok|\\bPASSED|\\bpassed|\\[ +OK \\].*)\\s*$";
@@ -92,6 +95,7 @@ static belay_code build(bl_matcher *matcher, bl_error *error)
     pcre2_set_match_limit(matcher->context, MATCH_LIMIT);
     TRY(compile(hint_pattern, "(hint)", &matcher->hint, error));
     TRY(compile(outcome_pattern, "(outcome)", &matcher->outcome, error));
+    TRY(compile(talk_pattern, "(talk)", &matcher->talk, error));
     for (int i = 0; i < BL_N_SIGNALS; i++) {
         matcher->group[i] = group_of(i);
         if (bl_signals[i].pattern[0] != '\0' && bl_signals[i].anchors[0] == '\0')
@@ -122,6 +126,7 @@ void bl_matcher_free(bl_matcher *matcher)
         pcre2_code_free(matcher->code[i]);
     pcre2_code_free(matcher->hint);
     pcre2_code_free(matcher->outcome);
+    pcre2_code_free(matcher->talk);
     pcre2_match_data_free(matcher->data);
     pcre2_match_data_free(matcher->check);
     pcre2_match_context_free(matcher->context);
@@ -223,7 +228,8 @@ static void try_row(bl_matcher *matcher, int row, const bl_line *line, const bl_
     if (code == NULL || !matches(matcher, code, matcher->data, line->text, n))
         return;
     group_done[matcher->group[row]] = true;
-    if (is_failure && is_spoken_of(matcher, line, n, pcre2_get_ovector_pointer(matcher->data)[0]))
+    if (is_failure ? is_spoken_of(matcher, line, n, pcre2_get_ovector_pointer(matcher->data)[0])
+                   : matches(matcher, matcher->talk, matcher->check, line->text, n))
         return;
     bl_event *event = bl_events_add(events, (bl_signal)row, line, place->time, place->segment);
     if (event != NULL)

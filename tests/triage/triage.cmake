@@ -5,7 +5,7 @@ set(triage_every 1)
 if(BELAY_SANITIZE)
   set(triage_every 5) # the alterations of each fifth case: the others take too long there
 endif()
-foreach(corpus corpus corpus2 corpus3)
+foreach(corpus corpus corpus2 corpus3 corpus4)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/triage/${corpus})
   add_test(NAME triage/${corpus}
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/triage/corpus.py $<TARGET_FILE:belay_cli> ${folder}
