@@ -26,7 +26,8 @@ struct bl_matcher {
 
 /* Words before an error that say that it is only spoken of. */
 static const char hint_pattern[] =
-    "(?i)(?:\\b(?:prompt|output|completion|question|answer|sample|user|assistant)['\"]?\\s*[:=]\\s*['\"].*|"
+    "(?i)(?:(?:\\b(?:prompt|output|completion|question|answer)|(?<!\")\\b(?:sample|user|assistant))['\"]?\\s*[:=]\\s*['"
+    "\"].*|"
     "\"role\"\\s*:\\s*\"(?:user|assistant|system|tool)\".*|"
     "\\b(?:if (?:you|it|this|the \\w+) (?:also |still |only |then "
     ")?(?:see|sees|get|gets|hit|hits|encounter|encounters|fails?|raises?|happens)|"
@@ -37,7 +38,7 @@ static const char hint_pattern[] =
     "no )\\b)";
 /* What a model was told or says: no setting and no value in it is one of this run. */
 static const char talk_pattern[] =
-    "(?i)\\b(?:prompt|completion|question|answer|sample|user|assistant)['\"]?\\s*[:=]\\s*['\"]";
+    "(?i)(?:\\b(?:prompt|completion|question|answer)|(?<!\")\\b(?:sample|user|assistant))['\"]?\\s*[:=]\\s*['\"]";
 /* Ends of a line that say that all is well. */
 static const char outcome_pattern[] =
     "(?i)\\(expected\\b|\\b(?:as|is|was) expected\\b|(?:\\.\\.\\. ?ok|\\bok|\\bPASSED|\\bpassed|\\[ +OK \\].*)\\s*$";

@@ -337,14 +337,14 @@ static void an_mpi_without_cuda_support_settles_it_and_a_null_pointer_denies_it(
 static void hostile_reports_are_survived(void **state)
 {
     static const char *const texts[] = {
-        "========= Invalid __global__ read of size 99999999999999999999999999999\n"
-        "=========     at _Z99999999999999999999x+0x1\n"
-        "=========     Address 0xffffffffffffffffffffffff is out of bounds\n"
-        "=========     and is 9,999,999,999,999,999,999,999 bytes after the nearest allocation at 0x0 of size 0 "
-        "bytes\n",
+        ("========= Invalid __global__ read of size 99999999999999999999999999999\n"
+         "=========     at _Z99999999999999999999x+0x1\n"
+         "=========     Address 0xffffffffffffffffffffffff is out of bounds\n"
+         "=========     and is 9,999,999,999,999,999,999,999 bytes after the nearest allocation at 0x0 of size 0 "
+         "bytes\n"),
         "========= Invalid __shared__ write of size 0\n=========     at <<<<<<<<(((((\n",
-        "CUDA Exception: Warp Out-of-range Address\n=> 0x1 <k>:\tSTS [R1+-0xffffffffffffffffff], R2\n$1 = "
-        "99999999999999999999\n",
+        ("CUDA Exception: Warp Out-of-range Address\n=> 0x1 <k>:\tSTS [R1+-0xffffffffffffffffff], R2\n$1 = "
+         "99999999999999999999\n"),
         "CSAN detected a possible data race on tensor with data pointer 1\n", "Signal: Segmentation fault (11)\n"};
     told_case told;
     (void)state;
