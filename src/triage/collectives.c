@@ -420,11 +420,11 @@ void bl_collectives_fini(bl_collectives *collectives)
     *collectives = (bl_collectives){0};
 }
 
-const bl_collective_group *bl_collectives_chief(const bl_collectives *t)
+const bl_collective_group *bl_collectives_chief(const bl_collectives *collectives)
 {
     const bl_collective_group *best = NULL;
-    for (int g = 0; g < t->n_groups; g++) {
-        const bl_collective_group *group = &t->groups[g];
+    for (int g = 0; g < collectives->n_groups; g++) {
+        const bl_collective_group *group = &collectives->groups[g];
         bool differs = group->meeting > BL_MEETING_SAME && group->meeting < BL_MEETING_POINT;
         bool best_differs = best != NULL && best->meeting > BL_MEETING_SAME && best->meeting < BL_MEETING_POINT;
         if (best == NULL || (differs && !best_differs) || (differs == best_differs && group->n > best->n))
@@ -433,15 +433,15 @@ const bl_collective_group *bl_collectives_chief(const bl_collectives *t)
     return best;
 }
 
-int bl_collectives_alone(const bl_collectives *t, const bl_collective_group *group)
+int bl_collectives_alone(const bl_collectives *collectives, const bl_collective_group *group)
 {
     int alone = -1;
     for (int i = group->first; i < group->first + group->n; i++) {
-        if (!t->rows[i].is_apart)
+        if (!collectives->rows[i].is_apart)
             continue;
         if (alone >= 0)
             return -1;
-        alone = t->rows[i].rank;
+        alone = collectives->rows[i].rank;
     }
     return group->n_majority >= 2 ? alone : -1;
 }

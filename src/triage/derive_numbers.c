@@ -318,7 +318,7 @@ static void judge_nan_run(bl_case *c)
 {
     enum { FEW = 5 };
     const bl_event *first = bl_events_first(c->events, BL_SIGNAL_nan_loss), *last = first;
-    if (bl_events_count(c->events, BL_SIGNAL_nan_loss) < FEW)
+    if (first == NULL || bl_events_count(c->events, BL_SIGNAL_nan_loss) < FEW)
         return;
     for (const bl_event *event = first; event != NULL; event = event->next)
         last = event;

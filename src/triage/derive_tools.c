@@ -3,6 +3,7 @@
 /* Reports of tools take many lines: this file puts the lines of one report together (same file, same rank, near each
  * other) and says which kind of fault it shows.  It must never combine lines of two reports or of two ranks. */
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -618,7 +619,7 @@ static void judge_exception(const bl_case *c, const bl_event *exception)
     add_text(c, event, "instruction", bl_event_get(d.instruction, "instruction"));
     (void)address_of(bl_event_get(d.instruction, "displacement"), &displacement);
     if (signal == BL_SIGNAL_exception_shared && find_register(c, d.instruction, &base))
-        bl_event_fact_of(c->events, event, "shared_offset", -1, "%llu", (unsigned long long)(base + displacement));
+        bl_event_fact_of(c->events, event, "shared_offset", -1, "%" PRIu64, base + displacement);
 }
 
 static void derive_exceptions(const bl_case *c)

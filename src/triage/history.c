@@ -263,7 +263,7 @@ static gpu *find(bl_history *history, const char *identity)
 {
     gpu *known = find_known(history, identity);
     if (known != NULL || !can_hold(history, identity) ||
-        !bl_grow((void *)&history->gpus, &history->capacity, history->n_gpus + 1, sizeof *history->gpus))
+        !bl_grow((void *)&history->gpus, &history->capacity, history->n_gpus + 1, sizeof(gpu *)))
         return known;
     gpu *g = bl_alloc(1, sizeof *g);
     if (g == NULL)
