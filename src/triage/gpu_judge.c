@@ -83,7 +83,7 @@ static void gather(group *g)
                 g->incidents[g->n_incidents++] = &gpu->incidents[k];
         }
     }
-    qsort((void *)g->incidents, (size_t)g->n_incidents, sizeof *g->incidents, compare);
+    qsort((void *)g->incidents, (size_t)g->n_incidents, sizeof(const bl_gpu_incident *), compare);
 }
 
 static bool gather_all(judging *j)
@@ -91,7 +91,7 @@ static bool gather_all(judging *j)
     int64_t n = 0;
     for (int i = 0; i < j->fold->n_gpus; i++)
         n += j->fold->gpus[i].n_kept;
-    if (!bl_grow((void *)&j->fold->order, &j->fold->order_capacity, n + 1, sizeof *j->fold->order))
+    if (!bl_grow((void *)&j->fold->order, &j->fold->order_capacity, n + 1, sizeof(const bl_gpu_incident *)))
         return false;
     const bl_gpu_incident **next = j->fold->order;
     for (int i = 0; i < j->n_groups; i++) {
@@ -124,7 +124,7 @@ static bool is_recent(const judging *j, const group *g, const bl_gpu_incident *i
 
 static bool can_count(const judging *j, const group *g, const bl_gpu_incident *incident)
 {
-    return incident->class == BL_GPU_CLASS_APPLICATION && !incident->is_before_reset &&
+    return incident != NULL && incident->class == BL_GPU_CLASS_APPLICATION && !incident->is_before_reset &&
            bl_gpu_code_can_repeat(incident->code) && is_recent(j, g, incident);
 }
 
@@ -378,6 +378,8 @@ static void add_echoes(bl_gpu_verdict *v, const bl_gpu_incident *incident)
 
 static bool is_counted(const judging *j, const group *g, const bl_gpu_verdict *v, const bl_gpu_incident *incident)
 {
+    if (incident == NULL) /* never: the list was gathered whole */
+        return false;
     if (v->class == BL_GPU_CLASS_SUSPECT)
         return can_count(j, g, incident) && !fails_elsewhere(j, g, incident->name);
     return incident->class == v->class;
