@@ -86,7 +86,7 @@ const char *bl_xid_severity_describe(bl_xid_severity severity)
 const char *bl_xid_repeat_describe(bl_xid_repeat repeat)
 {
     static const char *const words[] = {
-#define BL_XID_REPEAT(name, text) text,
+#define BL_XID_REPEAT(name, text) (text),
 #include "triage/xid_repeat.def"
 #undef BL_XID_REPEAT
     };
