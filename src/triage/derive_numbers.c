@@ -24,13 +24,12 @@ static void write_shape(const bl_text_shape *shape, bl_text *out)
 static void derive_size(bl_case *c, bl_signal signal, const bl_event *base, const bl_text_shape *shape, int64_t bytes)
 {
     bl_text words = {0};
-    bl_event *event = bl_events_derive(c->events, signal, base);
+    bl_event *event = bl_events_derive_bare(c->events, signal, base);
     write_shape(shape, &words);
     if (event == NULL || words.failed) {
         bl_text_fini(&words);
         return;
     }
-    event->n_facts = 0;
     bl_event_fact_of(c->events, event, "shape", -1, "%s", bl_text_get(&words));
     bl_event_fact_of(c->events, event, "numel", -1, "%lld", (long long)shape->numel);
     if (bytes > 0)
@@ -130,10 +129,7 @@ static bool last_number(const bl_case *c, bl_signal signal, const char *name, co
 
 static void derive_bound(bl_case *c, bl_signal signal, const bl_event *base, int64_t index, int64_t bound)
 {
-    bl_event *event = bl_events_derive(c->events, signal, base);
-    if (event == NULL)
-        return;
-    event->n_facts = 0;
+    bl_event *event = bl_events_derive_bare(c->events, signal, base);
     bl_event_fact_of(c->events, event, "index", -1, "%lld", (long long)index);
     bl_event_fact_of(c->events, event, "bound", -1, "%lld", (long long)bound);
 }
@@ -275,10 +271,7 @@ static void judge_scale(bl_case *c)
     bool collapsed = last != NULL && scale_of(last, &scale) && scale < 1.0;
     if (!collapsed || bl_events_count(c->events, BL_SIGNAL_amp_overflow) < WARM_UP)
         return;
-    bl_event *event = bl_events_derive(c->events, BL_SIGNAL_amp_collapse, run);
-    if (event == NULL)
-        return;
-    event->n_facts = 0;
+    bl_event *event = bl_events_derive_bare(c->events, BL_SIGNAL_amp_collapse, run);
     bl_event_fact_of(c->events, event, "final_scale", -1, "%s", bl_event_get(last, "scale"));
     bl_event_fact_of(c->events, event, "start_scale", -1, "%s", start);
     bl_event_fact_of(c->events, event, "skipped_steps", -1, "%lld",
@@ -502,12 +495,9 @@ static void place_of_traces(bl_case *c)
 {
     for (const bl_event *frame = bl_events_first(c->events, BL_SIGNAL_trace_user); frame != NULL; frame = frame->next) {
         const char *file = bl_event_get(frame, "file"), *line = bl_event_get(frame, "line");
-        bl_event *event = file == NULL || line == NULL || is_followed(frame)
-                              ? NULL
-                              : bl_events_derive(c->events, BL_SIGNAL_progress_place, frame);
-        if (event == NULL)
+        if (file == NULL || line == NULL || is_followed(frame))
             continue;
-        event->n_facts = 0;
+        bl_event *event = bl_events_derive_bare(c->events, BL_SIGNAL_progress_place, frame);
         bl_event_fact_of(c->events, event, "place", -1, "%s:%s", file, line);
     }
 }

@@ -11,17 +11,6 @@
 
 enum { TOLD = 16 }; /* ranks of which a table of facts is made */
 
-/* A derived event without facts yet; of rank -1 unless one is named. */
-static bl_event *derive(bl_case *c, bl_signal signal, const bl_event *base, int rank)
-{
-    bl_event *event = bl_events_derive(c->events, signal, base);
-    if (event == NULL)
-        return NULL;
-    event->n_facts = 0;
-    event->rank = rank;
-    return event;
-}
-
 static void number(bl_case *c, bl_event *event, const char *name, int rank, int64_t value)
 {
     if (value >= 0)
@@ -168,7 +157,7 @@ static void derive_difference(bl_case *c, const bl_collectives *t, const bl_coll
         signal = BL_SIGNAL_ranks_stacks_apart;
     if (is_print)
         signal = g->meeting == BL_MEETING_SEQS ? BL_SIGNAL_ranks_print_places : BL_SIGNAL_ranks_print_sizes;
-    bl_event *event = derive(c, signal, alone >= 0 ? other->event : usual->event, alone);
+    bl_event *event = bl_events_derive_for(c->events, signal, alone >= 0 ? other->event : usual->event, alone);
     tell_table(c, event, t, g);
     if (event != NULL && (is_print || g->meeting == BL_MEETING_NEAR))
         bl_event_fact_of(c->events, event, "differing_field", -1, "%s",
@@ -177,7 +166,7 @@ static void derive_difference(bl_case *c, const bl_collectives *t, const bl_coll
                              : differing_field(usual, other, field));
     if (event != NULL)
         tell_phases(c, event, t, g);
-    derive(c, BL_SIGNAL_ranks_other_side, alone >= 0 ? usual->event : other->event, -1);
+    bl_events_derive_for(c->events, BL_SIGNAL_ranks_other_side, alone >= 0 ? usual->event : other->event, -1);
 }
 
 static void tell_absent(bl_case *c, bl_event *event, const bl_collectives *t)
@@ -197,7 +186,7 @@ static void derive_agreement(bl_case *c, const bl_collectives *t, const bl_colle
         signal = BL_SIGNAL_ranks_absent;
         rank = t->n_absent == 1 ? t->absent[0] : -1;
     }
-    bl_event *event = derive(c, signal, row->event, rank);
+    bl_event *event = bl_events_derive_for(c->events, signal, row->event, rank);
     tell_table(c, event, t, g);
     tell_absent(c, event, t);
 }
@@ -218,14 +207,15 @@ static void derive_meeting(bl_case *c, const bl_collectives *t, const bl_rank_fa
         return;
     }
     if (t->rows[g->first].event->signal == BL_SIGNAL_fingerprint_differs) { /* old versions print one side */
-        tell_table(c, derive(c, BL_SIGNAL_ranks_print_sizes, t->rows[g->first].event, -1), t, g);
+        tell_table(c, bl_events_derive_for(c->events, BL_SIGNAL_ranks_print_sizes, t->rows[g->first].event, -1), t, g);
         return;
     }
     if (f->n > 0)
         return; /* they wait for the one that failed */
     if (is_unbound(c, &t->rows[g->first])) {
-        tell_table(c, derive(c, BL_SIGNAL_ranks_unbound, t->rows[g->first].event, -1), t, g);
-        derive(c, BL_SIGNAL_ranks_other_side, bl_events_first(c->events, BL_SIGNAL_binding_unknown), -1);
+        tell_table(c, bl_events_derive_for(c->events, BL_SIGNAL_ranks_unbound, t->rows[g->first].event, -1), t, g);
+        bl_events_derive_for(c->events, BL_SIGNAL_ranks_other_side,
+                             bl_events_first(c->events, BL_SIGNAL_binding_unknown), -1);
         return;
     }
     derive_agreement(c, t, g);
@@ -295,14 +285,14 @@ static void derive_deaths(bl_case *c, const bl_rank_failures *f, const bl_collec
         bool is_told =
             bl_event_get(base->event, "died_rank") != NULL || base->event->signal == BL_SIGNAL_launcher_killed;
         if (f->n == 1 && is_told)
-            tell_failure(c, derive(c, BL_SIGNAL_ranks_ended_so, base->event, rank), f, base, t);
+            tell_failure(c, bl_events_derive_for(c->events, BL_SIGNAL_ranks_ended_so, base->event, rank), f, base, t);
         return;
     }
-    tell_failure(c, derive(c, BL_SIGNAL_ranks_waited_for_dead, base->event, rank), f, origin, t);
+    tell_failure(c, bl_events_derive_for(c->events, BL_SIGNAL_ranks_waited_for_dead, base->event, rank), f, origin, t);
     if (origin != NULL && origin->is_plain)
-        tell_failure(c, derive(c, BL_SIGNAL_ranks_died, base->event, rank), f, origin, t);
+        tell_failure(c, bl_events_derive_for(c->events, BL_SIGNAL_ranks_died, base->event, rank), f, origin, t);
     else if (origin == NULL && bl_rank_failures_all_plain(f))
-        tell_failure(c, derive(c, BL_SIGNAL_ranks_died_several, base->event, -1), f, origin, t);
+        tell_failure(c, bl_events_derive_for(c->events, BL_SIGNAL_ranks_died_several, base->event, -1), f, origin, t);
 }
 
 /* ---- nobody's failure is there --------------------------------------------------------------------------------------------- */
@@ -367,7 +357,7 @@ static bool derive_root_cause(bl_case *c, const bl_rank_failures *f)
     if (!root_cause(c, &line, &rank, &exitcode) || !is_own_end(exitcode) || felt_it(f, rank))
         return false;
     bl_signal signal = f->n_echo_ranks > 0 ? BL_SIGNAL_ranks_root_cause : BL_SIGNAL_ranks_ended_so;
-    bl_event *event = derive(c, signal, line, (int)rank);
+    bl_event *event = bl_events_derive_for(c->events, signal, line, (int)rank);
     number(c, event, "died_rank", -1, rank);
     if (event != NULL)
         bl_event_fact_of(c->events, event, "exitcode", -1, "%lld", (long long)exitcode);
@@ -419,7 +409,7 @@ static void derive_unseen_death(bl_case *c, const bl_rank_failures *f, const bl_
     if (derive_root_cause(c, f) || derive_pod_end(c, f))
         return;
     if (f->unranked != NULL && f->echo != NULL) {
-        bl_event *event = derive(c, BL_SIGNAL_ranks_died_several, f->unranked, -1);
+        bl_event *event = bl_events_derive_for(c->events, BL_SIGNAL_ranks_died_several, f->unranked, -1);
         tell_failure(c, event, f, NULL, t);
         if (event != NULL)
             tell_how(c, event, f->unranked);
@@ -428,12 +418,12 @@ static void derive_unseen_death(bl_case *c, const bl_rank_failures *f, const bl_
     if (f->closed == NULL || f->unranked != NULL)
         return;
     if (silent >= 0 && f->n_echo_ranks >= 1) {
-        bl_event *event = derive(c, BL_SIGNAL_ranks_went_silent, f->closed, silent);
+        bl_event *event = bl_events_derive_for(c->events, BL_SIGNAL_ranks_went_silent, f->closed, silent);
         number(c, event, "died_rank", -1, silent);
         tell_failure(c, event, f, NULL, t);
         return;
     }
-    tell_failure(c, derive(c, BL_SIGNAL_ranks_echo_only, f->closed, -1), f, NULL, t);
+    tell_failure(c, bl_events_derive_for(c->events, BL_SIGNAL_ranks_echo_only, f->closed, -1), f, NULL, t);
 }
 
 /* Events of that process, told by the line's origin or by its text, are that rank's. */

@@ -512,16 +512,6 @@ static bool is_contradicted(const session *s, const run *failing, const run *pas
 
 /* ---- telling --------------------------------------------------------------------------------------------------------------- */
 
-static bl_event *derive(const bl_case *c, bl_signal signal, const bl_event *base)
-{
-    bl_event *event = bl_events_derive(c->events, signal, base);
-    if (event != NULL) {
-        event->n_facts = 0;
-        event->rank = -1;
-    }
-    return event;
-}
-
 static bool shows(const bl_case *c, bl_signal signal, const run *r)
 {
     for (const bl_event *e = bl_events_first(c->events, signal); e != NULL; e = e->next)
@@ -569,7 +559,7 @@ static void add_replay(const bl_case *c, bl_event *to, const run *failing)
 static void add_setting(const bl_case *c, const run *failing, const run *passing, int f, const bl_event *base)
 {
     const bl_event *told = passing->mention[f] != NULL ? passing->mention[f] : failing->mention[f];
-    bl_event *event = derive(c, BL_SIGNAL_session_setting, base);
+    bl_event *event = bl_events_derive_for(c->events, BL_SIGNAL_session_setting, base, -1);
     bl_event_fact_of(c->events, event, "setting", -1, "%s", families[f].name);
     if (f != PRECISION) {
         bl_event_fact_of(c->events, event, "fails_with", -1, "%lld", (long long)effective(failing, f));
@@ -588,14 +578,17 @@ static void add_setting(const bl_case *c, const run *failing, const run *passing
 static void tell(const bl_case *c, bl_signal verdict, const run *failing, const run *passing, int f)
 {
     const bl_event *start = failing->mention[f] != NULL ? failing->mention[f] : failing->start;
-    bl_event *failed = derive(c, BL_SIGNAL_session_failed, start != NULL ? start : failing->bad);
+    bl_event *failed =
+        bl_events_derive_for(c->events, BL_SIGNAL_session_failed, start != NULL ? start : failing->bad, -1);
     add_waiting(c, failed, failing);
     add_setting(c, failing, passing, f, failing->bad);
-    (void)derive(c, BL_SIGNAL_session_passed, passing->good != NULL ? passing->good : passing->start);
-    (void)derive(c, verdict,
-                 verdict == BL_SIGNAL_session_other_gpu_ok || verdict == BL_SIGNAL_session_eager_ok
-                     ? (passing->good != NULL ? passing->good : passing->start)
-                     : failing->bad);
+    (void)bl_events_derive_for(c->events, BL_SIGNAL_session_passed,
+                               passing->good != NULL ? passing->good : passing->start, -1);
+    (void)bl_events_derive_for(c->events, verdict,
+                               verdict == BL_SIGNAL_session_other_gpu_ok || verdict == BL_SIGNAL_session_eager_ok
+                                   ? (passing->good != NULL ? passing->good : passing->start)
+                                   : failing->bad,
+                               -1);
 }
 
 /* "Eager is fine" is said of graphs and of compilers alike. */
@@ -721,8 +714,8 @@ static void derive_peers(const bl_case *c)
     if (wrong == NULL)
         return;
     int64_t n_faults = bl_events_count(c->events, BL_SIGNAL_iommu_fault);
-    bl_event *event =
-        derive(c, host_is_right || n_faults > 0 ? BL_SIGNAL_peercopy_wrong : BL_SIGNAL_peercopy_suspect, wrong);
+    bl_event *event = bl_events_derive_for(
+        c->events, host_is_right || n_faults > 0 ? BL_SIGNAL_peercopy_wrong : BL_SIGNAL_peercopy_suspect, wrong, -1);
     if (highest > 0)
         bl_event_fact_of(c->events, event, "gpus", -1, "%lld", (long long)highest + 1);
     copy_fact(c, event, wrong, "mismatches");
@@ -739,7 +732,7 @@ static void derive_device(const bl_case *c)
         int64_t device = 0;
         if (!bl_event_number(e, "device", &device) || device == 0)
             continue;
-        bl_event *event = derive(c, BL_SIGNAL_otherdevice_chosen, e);
+        bl_event *event = bl_events_derive_for(c->events, BL_SIGNAL_otherdevice_chosen, e, -1);
         copy_fact(c, event, e, "device");
         return;
     }

@@ -155,14 +155,6 @@ static void add_text(const bl_case *c, bl_event *to, const char *name, const cha
         bl_event_fact(c->events, to, name, value, (int64_t)strlen(value));
 }
 
-static bl_event *derive(const bl_case *c, bl_signal signal, const bl_event *base)
-{
-    bl_event *event = bl_events_derive(c->events, signal, base);
-    if (event != NULL)
-        event->n_facts = 0;
-    return event;
-}
-
 /* ---- which kind of kernel ------------------------------------------------------------------------------------------ */
 
 typedef enum kind { KIND_NONE, KIND_TARGET, KIND_EMBEDDING, KIND_GATHER } kind;
@@ -232,7 +224,7 @@ static report read_report(const bl_case *c, const bl_event *invalid)
 
 static bl_event *tell(const bl_case *c, bl_signal signal, const report *r)
 {
-    bl_event *event = derive(c, signal, r->invalid);
+    bl_event *event = bl_events_derive_bare(c->events, signal, r->invalid);
     if (r->has_kernel)
         add_text(c, event, "kernel", r->kernel);
     if (r->at != NULL && bl_event_get(r->at, "source") != NULL)
@@ -401,7 +393,7 @@ static void judge_summary(const bl_case *c, const bl_event *summary)
     for (int64_t i = 0, n = bl_events_n(c->events); header != NULL && i < n; i++) {
         const bl_event *e = bl_events_at(c->events, i);
         if (e->file == summary->file && e->line > header->line && e->line < summary->line && is_device_failure(e)) {
-            bl_event *event = derive(c, BL_SIGNAL_memcheck_blind, summary);
+            bl_event *event = bl_events_derive_bare(c->events, BL_SIGNAL_memcheck_blind, summary);
             add_text(c, event, "errors_reported", "0");
             add_text(c, event, "tool", "compute-sanitizer");
             return;
@@ -416,7 +408,7 @@ static void judge_unattached(const bl_case *c)
     if (first == NULL)
         return;
     bool is_old = header != NULL && strcmp(bl_event_get(header, "tool"), "CUDA-MEMCHECK") == 0;
-    bl_event *event = derive(c, BL_SIGNAL_sanitizer_unseen, first);
+    bl_event *event = bl_events_derive_bare(c->events, BL_SIGNAL_sanitizer_unseen, first);
     add_text(c, event, "tool", is_old ? "cuda-memcheck" : "compute-sanitizer");
     add_text(c, event, "attached", "false");
 }
@@ -430,7 +422,7 @@ static void derive_sanitizer(const bl_case *c)
         report r = read_report(c, e);
         judge_report(c, &r);
         if (r.has_kernel)
-            (void)derive(c, BL_SIGNAL_sanitizer_named, e);
+            (void)bl_events_derive_bare(c->events, BL_SIGNAL_sanitizer_named, e);
     }
     n = 0;
     for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_sanitizer_summary); e != NULL && n < MOST_REPORTS;
@@ -603,10 +595,10 @@ static void judge_exception(const bl_case *c, const bl_event *exception)
     if (is_assert(exception))
         return;
     bl_signal signal = signal_of(&d);
-    (void)derive(c, BL_SIGNAL_coredump_named, exception);
+    (void)bl_events_derive_bare(c->events, BL_SIGNAL_coredump_named, exception);
     if (signal == BL_SIGNAL_exception_misaligned)
-        (void)derive(c, BL_SIGNAL_sanitizer_misaligned, exception);
-    bl_event *event = derive(c, signal, exception);
+        (void)bl_events_derive_bare(c->events, BL_SIGNAL_sanitizer_misaligned, exception);
+    bl_event *event = bl_events_derive_bare(c->events, signal, exception);
     add_text(c, event, "exception", bl_event_get(exception, "exception"));
     add_text(c, event, "exception_number", bl_event_get(exception, "exception_number"));
     if (d.has_kernel)
@@ -709,14 +701,14 @@ static void derive_stacks(const bl_case *c)
     if (n_waiting == 0 || !(sees_nccl || shows_nccl(c, blocked.frame[0]->file)))
         return;
     const bl_event *frame = blocked.frame[0];
-    bl_event *event = derive(c, BL_SIGNAL_stack_blocked, frame);
+    bl_event *event = bl_events_derive_bare(c->events, BL_SIGNAL_stack_blocked, frame);
     add_text(c, event, "blocked_call", bl_event_get(frame, "blocked_call"));
     add_text(c, event, "thread", bl_event_get(blocked.head[0], "thread"));
     const bl_event *device =
         after(c, BL_SIGNAL_stackdevice_frame, frame, end_of(c, BL_SIGNAL_stackthread_head, frame, REPORT_LINES));
     if (device != NULL)
         add_text(c, event, "device", bl_event_get(device, "device"));
-    event = derive(c, BL_SIGNAL_stack_waits, waiting);
+    event = bl_events_derive_bare(c->events, BL_SIGNAL_stack_waits, waiting);
     add_text(c, event, "waiting_call", bl_event_get(waiting, "waiting_call"));
     bl_event_fact_of(c->events, event, "waiting_threads", -1, "%d", n_waiting);
 }
@@ -742,7 +734,7 @@ static void derive_two_collectives(const bl_case *c)
             process_of(c, a) != process_of(c, b) ||
             strcmp(bl_event_get(a, "collective"), bl_event_get(b, "collective")) == 0)
             continue;
-        bl_event *event = derive(c, BL_SIGNAL_stack_collectives, a);
+        bl_event *event = bl_events_derive_bare(c->events, BL_SIGNAL_stack_collectives, a);
         add_text(c, event, "collective", bl_event_get(a, "collective"));
         add_text(c, event, "collective", bl_event_get(b, "collective"));
         return;
@@ -777,7 +769,7 @@ static void add_place(const bl_case *c, bl_event *to, const bl_event *access, in
 static void judge_race(const bl_case *c, const bl_event *race)
 {
     int64_t end = end_of(c, BL_SIGNAL_csan_race, race, RACE_LINES);
-    bl_event *event = derive(c, BL_SIGNAL_csanrace_pair, race);
+    bl_event *event = bl_events_derive_bare(c->events, BL_SIGNAL_csanrace_pair, race);
     add_text(c, event, "data_ptr", bl_event_get(race, "data_ptr"));
     const bl_event *access = after(c, BL_SIGNAL_csan_access, race, end);
     if (access == NULL)
@@ -844,7 +836,8 @@ static void judge_signal(const bl_case *c, const bl_event *signal)
     const bl_event *no = bl_events_first(c->events, BL_SIGNAL_mpiaware_no);
     const bl_event *device = bl_events_first(c->events, BL_SIGNAL_mpidevice_buffer);
     bool is_sure = no != NULL || device != NULL || is_on_device(c, address);
-    bl_event *event = derive(c, is_sure ? BL_SIGNAL_mpicopy_unaware : BL_SIGNAL_mpicopy_seen, signal);
+    bl_event *event =
+        bl_events_derive_bare(c->events, is_sure ? BL_SIGNAL_mpicopy_unaware : BL_SIGNAL_mpicopy_seen, signal);
     const char *number = bl_event_get(signal, "signal");
     add_text(c, event, "signal", number != NULL ? number : "11");
     add_text(c, event, "function", bl_event_get(call, "function"));
@@ -866,7 +859,8 @@ static void judge_neighbour_copy(const bl_case *c)
                    bl_events_first(c->events, BL_SIGNAL_mpidevice_buffer) != NULL;
     if (copy == NULL)
         return;
-    bl_event *event = derive(c, is_sure ? BL_SIGNAL_mpicopy_unaware : BL_SIGNAL_mpicopy_seen, copy);
+    bl_event *event =
+        bl_events_derive_bare(c->events, is_sure ? BL_SIGNAL_mpicopy_unaware : BL_SIGNAL_mpicopy_seen, copy);
     add_text(c, event, "length", bl_event_get(copy, "length"));
 }
 

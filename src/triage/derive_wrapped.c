@@ -82,11 +82,8 @@ static const large_count *origin_of(const large_counts *large, int64_t value)
 
 static void derive(bl_case *c, const bl_event *negative, int64_t value, const large_count *from)
 {
-    bl_event *event = bl_events_derive(c->events, BL_SIGNAL_number_wrapped, negative);
-    bl_event *other = bl_events_derive(c->events, BL_SIGNAL_number_wrapped_from, from->event);
-    if (event == NULL || other == NULL)
-        return;
-    event->n_facts = other->n_facts = 0;
+    bl_event *event = bl_events_derive_bare(c->events, BL_SIGNAL_number_wrapped, negative);
+    (void)bl_events_derive_bare(c->events, BL_SIGNAL_number_wrapped_from, from->event);
     bl_event_fact_of(c->events, event, "wrapped", -1, "%lld", (long long)value);
     bl_event_fact_of(c->events, event, "count", -1, "%lld", (long long)from->count);
     bl_event_fact_of(c->events, event, "limit", -1, "%lld", (long long)INT32_LIMIT);

@@ -221,6 +221,22 @@ bl_event *bl_events_derive(bl_events *events, bl_signal signal, const bl_event *
     return event;
 }
 
+bl_event *bl_events_derive_bare(bl_events *events, bl_signal signal, const bl_event *base)
+{
+    bl_event *event = bl_events_derive(events, signal, base);
+    if (event != NULL)
+        event->n_facts = 0;
+    return event;
+}
+
+bl_event *bl_events_derive_for(bl_events *events, bl_signal signal, const bl_event *base, int rank)
+{
+    bl_event *event = bl_events_derive_bare(events, signal, base);
+    if (event != NULL)
+        event->rank = rank;
+    return event;
+}
+
 static bool has_room_for_fact(bl_events *events, bl_event *event)
 {
     if (event->n_facts < event->facts_room)

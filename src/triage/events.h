@@ -52,6 +52,9 @@ void bl_events_free(bl_events *events);
 bl_event *bl_events_add(bl_events *events, bl_signal signal, const bl_line *line, int64_t time, int segment);
 /* A derived event that stands on `base` (its place, rank and time); NULL without memory. */
 bl_event *bl_events_derive(bl_events *events, bl_signal signal, const bl_event *base);
+/* The same without the facts of its base; _for: and of this rank, -1 for none. */
+bl_event *bl_events_derive_bare(bl_events *events, bl_signal signal, const bl_event *base);
+bl_event *bl_events_derive_for(bl_events *events, bl_signal signal, const bl_event *base, int rank);
 /* Adds a fact; what does not fit is left out.  `name` must outlive the events. */
 void bl_event_fact(bl_events *events, bl_event *event, const char *name, const char *value, int64_t n_bytes);
 void bl_event_fact_of(bl_events *events, bl_event *event, const char *name, int rank, const char *format, ...)

@@ -399,17 +399,6 @@ static void add_hit_facts(bl_case *c, bl_event *event, const bl_journal_reader *
     }
 }
 
-/* An event that holds only what the journal adds. */
-static bl_event *derive_address(bl_case *c, const bl_event *base)
-{
-    bl_event *event = bl_events_derive(c->events, BL_SIGNAL_journal_address, base);
-    if (event != NULL) {
-        event->facts = NULL;
-        event->n_facts = 0;
-    }
-    return event;
-}
-
 static void tell_hit(bl_journals *journals, bl_case *c, const journal *j, const address *a, const bl_storage_hit *hit)
 {
     bl_text_format(&journals->lines, "0x%" PRIx64 " (", a->value);
@@ -421,7 +410,7 @@ static void tell_hit(bl_journals *journals, bl_case *c, const journal *j, const 
     }
     add_storage(j->reader, hit, &journals->lines);
     bl_text_add(&journals->lines, "\n");
-    bl_event *event = derive_address(c, a->event);
+    bl_event *event = bl_events_derive_bare(c->events, BL_SIGNAL_journal_address, a->event);
     if (event != NULL)
         add_hit_facts(c, event, j->reader, hit);
     tell_launches(journals, c, j->reader, hit->life, event);

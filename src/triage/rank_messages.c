@@ -42,16 +42,6 @@ static int small_number(const bl_event *event, const char *name)
     return bl_event_number(event, name, &value) && value >= 0 && value < BL_EVENTS_MOST ? (int)value : -1;
 }
 
-static bl_event *derive(bl_case *c, bl_signal signal, const bl_event *base, int rank)
-{
-    bl_event *event = bl_events_derive(c->events, signal, base);
-    if (event == NULL)
-        return NULL;
-    event->n_facts = 0;
-    event->rank = rank;
-    return event;
-}
-
 static void tell_ranks(bl_case *c, bl_event *event, const char *name, const rank_list *list)
 {
     for (int i = 0; i < list->n; i++)
@@ -107,7 +97,7 @@ static void derive_environment(bl_case *c)
         if (same.n == 0 || same.n >= all.n || variable == NULL || value == NULL || strstr(variable, "DEBUG") != NULL)
             continue;
         bl_text words = {0};
-        bl_event *event = derive(c, BL_SIGNAL_ranks_env_differs, setting, -1);
+        bl_event *event = bl_events_derive_for(c->events, BL_SIGNAL_ranks_env_differs, setting, -1);
         bl_text_format(&words, "%s=%s", variable, value);
         write_ranks(&words, &same);
         if (words.failed)
@@ -162,7 +152,7 @@ static void derive_chain(bl_case *c)
     int64_t last = 0;
     if (first == NULL)
         return;
-    bl_event *chain = derive(c, BL_SIGNAL_ranks_nccl_chain, first, -1);
+    bl_event *chain = bl_events_derive_for(c->events, BL_SIGNAL_ranks_nccl_chain, first, -1);
     for (const bl_event *event = first; event != NULL; event = event->next) {
         int64_t result = 0;
         if (event->file != first->file || event->pid != first->pid || !bl_event_number(event, "nccl_result", &result))
@@ -197,7 +187,7 @@ static void derive_shared_gpu(bl_case *c)
         insert(&ranks, small_number(event, "rank_a"));
         insert(&ranks, small_number(event, "rank_b"));
     }
-    bl_event *shared = derive(c, BL_SIGNAL_ranks_share_gpu, first, -1);
+    bl_event *shared = bl_events_derive_for(c->events, BL_SIGNAL_ranks_share_gpu, first, -1);
     const char *bus_id = bl_event_get(first, "bus_id");
     tell_ranks(c, shared, "sharing_rank", &ranks);
     if (bus_id != NULL)
@@ -241,7 +231,8 @@ static void derive_ordinals(bl_case *c)
     if (first == NULL)
         return;
     bool is_global = failing.n > 0 && is_from_one_on(&failing, &seen);
-    bl_event *event = derive(c, is_global ? BL_SIGNAL_ranks_ordinal_global : BL_SIGNAL_ranks_ordinal, first, -1);
+    bl_event *event = bl_events_derive_for(
+        c->events, is_global ? BL_SIGNAL_ranks_ordinal_global : BL_SIGNAL_ranks_ordinal, first, -1);
     tell_ranks(c, event, "failing_rank", &failing);
     if (told >= 0 || is_global)
         bl_event_fact_of(c->events, event, "gpus_per_node", -1, "%d", told >= 0 ? told : failing.rank[0]);
@@ -269,7 +260,7 @@ static void derive_unused(bl_case *c)
     const bl_event *base = names != NULL ? names : indices;
     if (base == NULL)
         return;
-    bl_event *event = derive(c, BL_SIGNAL_ranks_unused, base, -1);
+    bl_event *event = bl_events_derive_for(c->events, BL_SIGNAL_ranks_unused, base, -1);
     if (names != NULL && bl_event_get(names, "names") != NULL)
         tell_list(c, event, "parameter", bl_event_get(names, "names"));
     if (indices != NULL && bl_event_get(indices, "numbers") != NULL)
@@ -325,11 +316,11 @@ static void derive_scales(bl_case *c)
                            bl_event_rank(skip) != bl_event_rank(state) && is_same_step(skip, state);
             if (!is_pair || !is_backed_off(scale_of(skip), scale_of(state)) || skipped_too(c, state))
                 continue;
-            bl_event *event = derive(c, BL_SIGNAL_ranks_scale_differs, skip, bl_event_rank(skip));
+            bl_event *event = bl_events_derive_for(c->events, BL_SIGNAL_ranks_scale_differs, skip, bl_event_rank(skip));
             bl_event_fact_of(c->events, event, "step", -1, "%s", bl_event_get(skip, "step"));
             tell_scale(c, event, skip, 1);
             tell_scale(c, event, state, 0);
-            derive(c, BL_SIGNAL_ranks_other_side, state, -1);
+            bl_events_derive_for(c->events, BL_SIGNAL_ranks_other_side, state, -1);
             return;
         }
     }
@@ -413,7 +404,8 @@ static void derive_hang(bl_case *c)
     bool is_hang = is_known && ended - last > (int64_t)LONG_SECONDS * 1000000;
     if (!is_hang && limit == NULL)
         return; /* somebody stopped a job that ran */
-    bl_event *event = derive(c, is_hang ? BL_SIGNAL_ranks_hang : BL_SIGNAL_ranks_ran_out, end, -1);
+    bl_event *event =
+        bl_events_derive_for(c->events, is_hang ? BL_SIGNAL_ranks_hang : BL_SIGNAL_ranks_ran_out, end, -1);
     const bl_event *step = last_step(c);
     if (cancelled != NULL)
         bl_event_fact_of(c->events, event, "cancelled", -1, "%s", cancelled);
@@ -421,7 +413,7 @@ static void derive_hang(bl_case *c)
         return;
     bl_event_fact_of(c->events, event, "last_iteration", -1, "%s", bl_event_get(step, "step"));
     tell_time(c, event, step);
-    derive(c, BL_SIGNAL_ranks_other_side, step, -1);
+    bl_events_derive_for(c->events, BL_SIGNAL_ranks_other_side, step, -1);
 }
 
 void bl_derive_rank_messages(bl_case *c)

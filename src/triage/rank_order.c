@@ -9,16 +9,6 @@
 
 enum { TABLE_LINES = 80, TABLE_ROWS = 64, ORDER_RANKS = 64 };
 
-static bl_event *derive_bare(bl_case *c, bl_signal signal, const bl_event *base)
-{
-    bl_event *event = bl_events_derive(c->events, signal, base);
-    if (event != NULL) {
-        event->n_facts = 0;
-        event->rank = -1;
-    }
-    return event;
-}
-
 /* ---- tables of stalls -------------------------------------------------------------------------------------------------- */
 
 static bool misses_the_same(const bl_event *a, const bl_event *b)
@@ -60,13 +50,14 @@ static void derive_stall_table(bl_case *c)
     for (int i = n - 1; i >= 0; i--)
         if (count_same(rows, n, rows[i]) == least)
             odd = rows[i];
-    bl_event *event = derive_bare(c, has_sides ? BL_SIGNAL_ranks_stall_sides : BL_SIGNAL_ranks_stalled, odd);
+    bl_event *event =
+        bl_events_derive_for(c->events, has_sides ? BL_SIGNAL_ranks_stall_sides : BL_SIGNAL_ranks_stalled, odd, -1);
     for (int i = 0; i < n && event != NULL; i++)
         if (!has_sides || misses_the_same(rows[i], odd))
             bl_event_fact_of(c->events, event, "missing_ranks", -1, "%s", bl_event_get(rows[i], "of_rank"));
     for (int i = 0; i < n && has_sides; i++)
         if (!misses_the_same(rows[i], odd)) {
-            derive_bare(c, BL_SIGNAL_ranks_other_side, rows[i]);
+            bl_events_derive_for(c->events, BL_SIGNAL_ranks_other_side, rows[i], -1);
             return;
         }
 }
@@ -122,13 +113,13 @@ static void derive_order(bl_case *c)
                              !is_same_fact(ranks[a].first, ranks[a].second, "communicator");
             if (!are_pairs || !is_crossed(&ranks[a], &ranks[b]))
                 continue;
-            bl_event *event = derive_bare(c, BL_SIGNAL_ranks_comm_order, ranks[a].first);
+            bl_event *event = bl_events_derive_for(c->events, BL_SIGNAL_ranks_comm_order, ranks[a].first, -1);
             const bl_event *two[] = {ranks[a].first, ranks[a].second};
             static const char *const names[] = {"communicator", "seqnum", "optype"};
             for (int i = 0; i < 6 && event != NULL; i++)
                 if (bl_event_get(two[i % 2], names[i / 2]) != NULL)
                     bl_event_fact_of(c->events, event, names[i / 2], -1, "%s", bl_event_get(two[i % 2], names[i / 2]));
-            derive_bare(c, BL_SIGNAL_ranks_other_side, ranks[b].first);
+            bl_events_derive_for(c->events, BL_SIGNAL_ranks_other_side, ranks[b].first, -1);
             return;
         }
 }
