@@ -19,23 +19,16 @@ static bool is_whole(const belay_module *module)
     return module != NULL && module->context != NULL && !module->is_broken;
 }
 
-static void raise_advised(belay_context *context, belay_code code, const char *what, const char *advice)
-{
-    bl_report_fault f;
-    bl_report_fault_init(&f, code);
-    snprintf(f.what, sizeof f.what, "%s", what);
-    snprintf(f.advice, sizeof f.advice, "%s", advice);
-    bl_context_fault(context, &f);
-}
-
 belay_context *bl_module_use(const belay_module *module)
 {
-    char what[300];
+    bl_error error;
     if (is_whole(module))
         return module->context;
     if (module != NULL && module->is_freed && !module->context->is_closing) {
-        snprintf(what, sizeof what, "module %.200s was used after it had been freed", belay_module_name(module));
-        raise_advised(module->context, BELAY_LIFE_STALE, what, "Free a module when nothing uses it any more.");
+        bl_error_set(&error, BELAY_LIFE_STALE, "module %.200s was used after it had been freed",
+                     belay_module_name(module));
+        bl_error_advise(&error, "Free a module when nothing uses it any more.");
+        bl_context_raise_error(module->context, &error);
     }
     return NULL;
 }
@@ -136,23 +129,23 @@ void bl_module_belong(belay_module *module, const char *owner) { module->owner =
 /* False after a fault: a child, what belongs to something else, and a tree with a module at work stay. */
 static bool may_be_freed(const belay_module *module)
 {
-    char what[384];
+    bl_error error;
     const belay_module *held = bl_module_held(module);
     if (module->parent != NULL) {
-        bl_context_raise(module->context, BELAY_CONF_VALUE, "module %s was freed, but it dies with its parent %s",
-                         module->path, belay_module_name(module->parent));
+        bl_error_set(&error, BELAY_CONF_VALUE, "module %s was freed, but it dies with its parent %s", module->path,
+                     belay_module_name(module->parent));
     } else if (module->owner != NULL) {
-        snprintf(what, sizeof what, "module %.100s was freed, but it belongs to %.240s", belay_module_name(module),
-                 module->owner);
-        raise_advised(module->context, BELAY_CONF_VALUE, what, "Close that: the module goes with it.");
+        bl_error_set(&error, BELAY_CONF_VALUE, "module %.100s was freed, but it belongs to %.240s",
+                     belay_module_name(module), module->owner);
+        bl_error_advise(&error, "Close that: the module goes with it.");
     } else if (held != NULL) {
-        snprintf(what, sizeof what, "module %.100s was freed while %.200s%s is at work", belay_module_name(module),
-                 held == module ? "it" : held->path, held == module ? "" : " in it");
-        raise_advised(module->context, BELAY_CONF_ORDER, what,
-                      "Free it after its forward, or the training that uses it, has returned.");
+        bl_error_set(&error, BELAY_CONF_ORDER, "module %.100s was freed while %.200s%s is at work",
+                     belay_module_name(module), held == module ? "it" : held->path, held == module ? "" : " in it");
+        bl_error_advise(&error, "Free it after its forward, or the training that uses it, has returned.");
     } else {
         return true;
     }
+    bl_context_raise_error(module->context, &error);
     return false;
 }
 
@@ -394,14 +387,13 @@ belay_module *belay_module_add_child(belay_module *module, const char *name, bel
 
 static bool raise_depth(const belay_module *module)
 {
-    bl_report_fault f;
-    bl_report_fault_init(&f, BELAY_SIZE_OVERFLOW);
-    snprintf(f.what, sizeof f.what,
-             "the forward of module %.200s would be one of %d inside of each other, the most is %d",
-             belay_module_name(module), BELAY_MAX_NESTING + 1, BELAY_MAX_NESTING);
-    bl_report_fault_fact(&f, "layer: %s", module->context->layer);
-    snprintf(f.advice, sizeof f.advice, "Look for a module whose forward comes to call itself.");
-    bl_context_fault(module->context, &f);
+    bl_error error;
+    bl_error_set(&error, BELAY_SIZE_OVERFLOW,
+                 "the forward of module %.200s would be one of %d inside of each other, the most is %d",
+                 belay_module_name(module), BELAY_MAX_NESTING + 1, BELAY_MAX_NESTING);
+    bl_error_fact(&error, "layer: %s", module->context->layer);
+    bl_error_advise(&error, "Look for a module whose forward comes to call itself.");
+    bl_context_raise_error(module->context, &error);
     return false;
 }
 

@@ -16,6 +16,12 @@ void bl_report_fault_init(bl_report_fault *fault, belay_code code)
     fault->sample_row = -1;
 }
 
+void bl_report_fault_begin(bl_report_fault *fault, belay_code code, const char *format, va_list args)
+{
+    bl_report_fault_init(fault, code);
+    vsnprintf(fault->what, sizeof fault->what, format, args);
+}
+
 void bl_report_fault_fact(bl_report_fault *fault, const char *format, ...)
 {
     size_t used = strlen(fault->facts), room = sizeof fault->facts - used;

@@ -5,6 +5,8 @@
 
 #include <belay/types.h>
 
+#include <stdarg.h>
+
 #include "base/record.h"
 #include "base/text.h"
 
@@ -45,6 +47,9 @@ typedef struct bl_report_fault {
 
 /* An empty one of that code: no operand, no table. */
 void bl_report_fault_init(bl_report_fault *fault, belay_code code);
+/* The same with its headline. */
+void bl_report_fault_begin(bl_report_fault *fault, belay_code code, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
 void bl_report_fault_fact(bl_report_fault *fault, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Headline, facts and advice as the paragraph of the command line, ended by a newline. */

@@ -123,10 +123,9 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
 belay_code bl_context_raise(belay_context *context, belay_code code, const char *format, ...)
 {
     bl_report_fault f;
-    bl_report_fault_init(&f, code);
     va_list args;
     va_start(args, format);
-    vsnprintf(f.what, sizeof f.what, format, args);
+    bl_report_fault_begin(&f, code, format, args);
     va_end(args);
     return bl_context_fault(context, &f);
 }
@@ -151,23 +150,20 @@ belay_code bl_context_raise_foreign(belay_context *context, const char *who, bel
 /* What is no row of the list has no severity, and would end a step without a word of what to do. */
 static void raise_no_code(belay_context *context, belay_code code, const char *text)
 {
-    bl_report_fault f;
-    bl_report_fault_init(&f, BELAY_CONF_VALUE);
-    snprintf(f.what, sizeof f.what, "a fault was raised with the code %d, which is none", (int)code);
-    bl_report_fault_fact(&f, "its text: %.600s", text);
-    snprintf(f.advice, sizeof f.advice, "Give a code of docs/faults.md other than BELAY_OK.");
-    bl_context_fault(context, &f);
+    bl_error error;
+    bl_error_set(&error, BELAY_CONF_VALUE, "a fault was raised with the code %d, which is none", (int)code);
+    bl_error_fact(&error, "its text: %.600s", text);
+    bl_error_advise(&error, "Give a code of docs/faults.md other than BELAY_OK.");
+    bl_context_raise_error(context, &error);
 }
 
 void belay_fault_raise(belay_context *context, belay_code code, const char *format, ...)
 {
     BL_ENTER(context);
     bl_report_fault f;
-    bl_report_fault_init(&f, code);
     va_list args;
     va_start(args, format);
-    if (format != NULL)
-        vsnprintf(f.what, sizeof f.what, format, args);
+    bl_report_fault_begin(&f, code, format != NULL ? format : "", args);
     va_end(args);
     if (bl_error_is_code(code))
         bl_context_fault(context, &f);

@@ -34,13 +34,12 @@ static bool is_forged(const belay_context *context, belay_tensor tensor)
 
 static void raise_forged(belay_context *context, belay_tensor tensor)
 {
-    bl_report_fault f;
-    bl_report_fault_init(&f, BELAY_LIFE_STALE);
-    snprintf(f.what, sizeof f.what, "a handle was used that no tensor ever had: slot %" PRIu32 ", generation %" PRIu32,
-             tensor.slot, tensor.generation);
-    snprintf(f.advice, sizeof f.advice,
-             "Use handles as Belay gave them: this one was made up, or its memory was overwritten.");
-    bl_context_fault(context, &f);
+    bl_error error;
+    bl_error_set(&error, BELAY_LIFE_STALE,
+                 "a handle was used that no tensor ever had: slot %" PRIu32 ", generation %" PRIu32, tensor.slot,
+                 tensor.generation);
+    bl_error_advise(&error, "Use handles as Belay gave them: this one was made up, or its memory was overwritten.");
+    bl_context_raise_error(context, &error);
 }
 
 /* "tensor hidden [64, 256] f32 was used after it had died" */
