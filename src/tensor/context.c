@@ -45,13 +45,14 @@ static void table_leave(belay_context *context)
     pthread_mutex_unlock(&table_lock);
 }
 
-/* Looks at no context but the one that is found: another thread may be closing any other. */
+/* Looks at no context but the one that is found: another thread may be closing any other.  A place that was never used,
+ * to which only made-up numbers belong, holds none. */
 belay_context *bl_context_find(uint32_t number)
 {
     uint32_t place = number % MAX_CONTEXTS;
     belay_context *context = __atomic_load_n(&table[place].context, __ATOMIC_ACQUIRE);
     uint32_t use = __atomic_load_n(&table[place].use, __ATOMIC_ACQUIRE);
-    return use != 0 && use == number / MAX_CONTEXTS ? context : NULL;
+    return use == number / MAX_CONTEXTS ? context : NULL;
 }
 
 belay_context *bl_tensor_context(belay_tensor tensor) { return bl_context_find(tensor.context); }
@@ -205,11 +206,10 @@ bool belay_is_open(const belay_context *context) { return context != NULL && con
 /* The calls on the stack would go on with what was freed. */
 static belay_code refuse_to_close(belay_context *context)
 {
-    bl_report_fault f;
-    bl_report_fault_init(&f, BELAY_CONF_ORDER);
-    snprintf(f.what, sizeof f.what, "a context was closed inside of a call that uses it");
-    snprintf(f.advice, sizeof f.advice, "Close it after the outermost call has returned.");
-    return bl_context_fault(context, &f);
+    bl_error error;
+    bl_error_set(&error, BELAY_CONF_ORDER, "a context was closed inside of a call that uses it");
+    bl_error_advise(&error, "Close it after the outermost call has returned.");
+    return bl_context_raise_error(context, &error);
 }
 
 int belay_close(belay_context *context)
