@@ -48,10 +48,9 @@ void bl_prove_describe(const bl_call *call, bl_report_fault *f)
 void bl_prove_fail(const bl_call *call, belay_code code, const char *format, ...)
 {
     bl_report_fault f;
-    bl_report_fault_init(&f, code);
     va_list args;
     va_start(args, format);
-    vsnprintf(f.what, sizeof f.what, format, args);
+    bl_report_fault_begin(&f, code, format, args);
     va_end(args);
     bl_prove_describe(call, &f);
     bl_context_fault(call->context, &f);
@@ -61,10 +60,9 @@ belay_code bl_prove_refuse(belay_context *context, belay_code code, const char *
                            const char *format, ...)
 {
     bl_report_fault f;
-    bl_report_fault_init(&f, code);
     va_list args;
     va_start(args, format);
-    vsnprintf(f.what, sizeof f.what, format, args);
+    bl_report_fault_begin(&f, code, format, args);
     va_end(args);
     snprintf(f.op, sizeof f.op, "%s", op);
     f.is_backward = context->in_backward;
@@ -122,11 +120,6 @@ static void set_operand(bl_proof *p, int k, const bl_slot *slot)
 {
     p->launch.operand[k].data = bl_slot_data(slot);
     p->launch.operand[k].dtype = slot->dtype;
-}
-
-static bool same_shape(const belay_shape *a, const belay_shape *b)
-{
-    return a->rank == b->rank && memcmp(a->size, b->size, (size_t)a->rank * sizeof a->size[0]) == 0;
 }
 
 static bool column_exists(const bl_call *call, int dtype)
@@ -191,7 +184,7 @@ static bool make_output(bl_call *call, bl_proof *p, belay_dtype dtype, const bel
         if (slot == NULL)
             return false;
         bool may_stride = bl_kernel_rows[call->op].skeleton == BL_SKELETON_COPY;
-        if (call->n_out > 0 || !same_shape(&has, shape) || slot->dtype != (int)dtype ||
+        if (call->n_out > 0 || !bl_shape_equal(&has, shape) || slot->dtype != (int)dtype ||
             (!may_stride && !bl_slot_is_contiguous(slot))) {
             bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
                           "the result does not fit the tensor that it should be written to");
