@@ -1,56 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The LSTM's public call, which proves shapes before anything runs, and its module. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "nn/lstm.h"
 #include "nn/module.h"
+#include "op/op.h"
 
 /* ---- the call */
 
-static void refuse(belay_context *context, belay_code code, const char *format, ...) BL_PRINTF(3, 4);
-static void refuse(belay_context *context, belay_code code, const char *format, ...)
+/* False after shape.contract or type.dtype: `what` has that shape, and x's dtype as everything has. */
+static bool fits(belay_context *context, belay_tensor x, const char *what, belay_tensor tensor, belay_shape wanted)
 {
-    bl_report_fault f;
-    bl_report_fault_init(&f, code);
-    snprintf(f.op, sizeof f.op, "lstm");
-    va_list args;
-    va_start(args, format);
-    vsnprintf(f.what, sizeof f.what, format, args);
-    va_end(args);
-    bl_context_fault(context, &f);
+    const bl_given given[] = {{"x", x}, {what, tensor}};
+    return bl_slot_use(context, tensor) != NULL && bl_op_has_shape(context, "lstm", given, 2, 1, &wanted) &&
+           bl_op_has_dtype(context, "lstm", given, 2, 1, belay_tensor_dtype(x));
 }
 
-/* False after shape.contract: `what` must have that shape. */
-static bool has_shape(belay_context *context, const char *what, belay_tensor tensor, belay_shape wanted)
-{
-    belay_shape has = belay_tensor_shape(tensor);
-    if (has.rank == wanted.rank && memcmp(has.size, wanted.size, (size_t)has.rank * sizeof has.size[0]) == 0)
-        return true;
-    bl_text words[2] = {{0}, {0}};
-    bl_report_shape(&has, &words[0]);
-    bl_report_shape(&wanted, &words[1]);
-    refuse(context, BELAY_SHAPE_CONTRACT, "%s has shape %s where %s is needed", what, bl_text_get(&words[0]),
-           bl_text_get(&words[1]));
-    bl_text_fini(&words[0]);
-    bl_text_fini(&words[1]);
-    return false;
-}
-
-/* False after type.dtype: everything has x's. */
-static bool has_dtype(belay_context *context, const char *what, belay_tensor tensor, belay_dtype wanted)
-{
-    if (belay_tensor_dtype(tensor) == wanted)
-        return true;
-    refuse(context, BELAY_TYPE_DTYPE, "%s is %s where %s is needed", what, belay_dtype_name(belay_tensor_dtype(tensor)),
-           belay_dtype_name(wanted));
-    return false;
-}
-
-static bool layer_fits(belay_context *context, const bl_lstm *s, int number, const belay_lstm_weights *w)
+static bool layer_fits(belay_context *context, const bl_lstm *s, belay_tensor x, int number,
+                       const belay_lstm_weights *w)
 {
     static const char *const names[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
     int64_t gates = 4 * s->hidden;
@@ -62,27 +32,24 @@ static bool layer_fits(belay_context *context, const bl_lstm *s, int number, con
         if (k >= 2 && belay_tensor_is_nil(tensor[k]))
             continue;
         snprintf(what, sizeof what, "%s of layer %d", names[k], number);
-        if (bl_slot_use(context, tensor[k]) == NULL || !has_shape(context, what, tensor[k], wanted[k]) ||
-            !has_dtype(context, what, tensor[k], s->dtype))
+        if (!fits(context, x, what, tensor[k], wanted[k]))
             return false;
     }
     return true;
 }
 
-static bool state_fits(belay_context *context, const bl_lstm *s, const char *what, belay_tensor state)
+static bool state_fits(belay_context *context, const bl_lstm *s, belay_tensor x, const char *what, belay_tensor state)
 {
-    if (belay_tensor_is_nil(state))
-        return true;
-    return bl_slot_use(context, state) != NULL &&
-           has_shape(context, what, state, belay_shape3(s->layers, s->batch, s->hidden)) &&
-           has_dtype(context, what, state, s->dtype);
+    return belay_tensor_is_nil(state) || fits(context, x, what, state, belay_shape3(s->layers, s->batch, s->hidden));
 }
 
 /* Sizes from x and the first layer's weights. */
 static bool read_sizes(belay_context *context, belay_tensor x, belay_tensor hh, int layers, bl_lstm *s)
 {
+    const bl_given given[] = {{"x", x}, {"weight_hh of layer 0", hh}};
     if (layers < 1 || layers > BL_LSTM_MAX_LAYERS) {
-        refuse(context, BELAY_CONF_VALUE, "layers of lstm is %d, outside [1, %d]", layers, BL_LSTM_MAX_LAYERS);
+        bl_prove_refuse(context, BELAY_CONF_VALUE, "lstm", given, 2, "layers of lstm is %d, outside [1, %d]", layers,
+                        BL_LSTM_MAX_LAYERS);
         return false;
     }
     if (bl_slot_use(context, x) == NULL || bl_slot_use(context, hh) == NULL)
@@ -90,11 +57,13 @@ static bool read_sizes(belay_context *context, belay_tensor x, belay_tensor hh, 
     belay_shape shape = belay_tensor_shape(x), square = belay_tensor_shape(hh);
     int64_t hidden = square.rank == 2 ? square.size[1] : 0;
     if (shape.rank != 3) {
-        refuse(context, BELAY_SHAPE_RANK, "lstm takes x [batch, time, in], not %d axes", shape.rank);
+        bl_prove_refuse(context, BELAY_SHAPE_RANK, "lstm", given, 2, "lstm takes x [batch, time, in], not %d axes",
+                        shape.rank);
         return false;
     }
     if (hidden < 1 || hidden > INT64_MAX / 4) {
-        refuse(context, BELAY_SHAPE_CONTRACT, "weight_hh of layer 0 is no [4 hidden, hidden]");
+        bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, "lstm", given, 2,
+                        "weight_hh of layer 0 is no [4 hidden, hidden]");
         return false;
     }
     *s = (bl_lstm){.layers = layers,
@@ -117,9 +86,9 @@ static bool call_is_legal(belay_context *context, belay_tensor x, belay_tensor h
         !read_sizes(context, x, weights[0].hh, o->layers != 0 ? o->layers : 1, s))
         return false;
     for (int number = 0; number < s->layers; number++)
-        if (!layer_fits(context, s, number, &weights[number]))
+        if (!layer_fits(context, s, x, number, &weights[number]))
             return false;
-    return state_fits(context, s, "h0", h0) && state_fits(context, s, "c0", c0);
+    return state_fits(context, s, x, "h0", h0) && state_fits(context, s, x, "c0", c0);
 }
 
 static belay_lstm_result apply(belay_context *context, bl_lstm *s, belay_tensor x, belay_tensor h0, belay_tensor c0,

@@ -189,25 +189,29 @@ static void shapes_that_do_not_fit_an_lstm_are_named(void **state)
     belay_tensor x = belay_zeros(context, BELAY_F32, belay_shape3(4, 5, 7)), none = {0};
     int line = __LINE__ + 1;
     belay_forward(lstm, x);
-    told_expect("belay: weight_ih of layer 0 has shape [8, 3] where [8, 7] is needed (shape.contract)\n"
-                "    op: lstm in layer lstm, called at test_classifier.c:%d\n" TOLD_START "%s",
+    told_expect("belay: weight_ih of layer 0 is [8, 3] where [8, 7] is needed (shape.contract)\n"
+                "    op: lstm in layer lstm, called at test_classifier.c:%d\n"
+                "    tensors: x [4, 5, 7] f32; weight_ih_l0 [8, 3] f32; on cpu\n" TOLD_START "%s",
                 line, told_try(BELAY_SHAPE_CONTRACT));
     belay_tensor state_of_one = belay_zeros(context, BELAY_F32, belay_shape3(1, 4, 2));
     x = belay_zeros(context, BELAY_F32, belay_shape3(4, 5, 3));
     line = __LINE__ + 1;
     belay_lstm_module_run(lstm, x, state_of_one, none);
-    told_expect("belay: h0 has shape [1, 4, 2] where [2, 4, 2] is needed (shape.contract)\n"
-                "    op: lstm in layer lstm, called at test_classifier.c:%d\n" TOLD_START "%s",
+    told_expect("belay: h0 is [1, 4, 2] where [2, 4, 2] is needed (shape.contract)\n"
+                "    op: lstm in layer lstm, called at test_classifier.c:%d\n"
+                "    tensors: x [4, 5, 3] f32; h0 [1, 4, 2] f32; on cpu\n" TOLD_START "%s",
                 line, told_try(BELAY_SHAPE_CONTRACT));
     line = __LINE__ + 1;
     belay_forward(lstm, belay_zeros(context, BELAY_F64, belay_shape3(4, 5, 3)));
     told_expect("belay: weight_ih of layer 0 is f32 where f64 is needed (type.dtype)\n"
-                "    op: lstm in layer lstm, called at test_classifier.c:%d\n" TOLD_START "%s",
+                "    op: lstm in layer lstm, called at test_classifier.c:%d\n"
+                "    tensors: x [4, 5, 3] f64; weight_ih_l0 [8, 3] f32; on cpu\n" TOLD_START "%s",
                 line, told_try(BELAY_TYPE_DTYPE));
     line = __LINE__ + 1;
     belay_forward(lstm, belay_zeros(context, BELAY_F32, belay_shape2(4, 3)));
     told_expect("belay: lstm takes x [batch, time, in], not 2 axes (shape.rank)\n"
-                "    op: lstm in layer lstm, called at test_classifier.c:%d\n" TOLD_START "%s",
+                "    op: lstm in layer lstm, called at test_classifier.c:%d\n"
+                "    tensors: x [4, 3] f32; weight_hh_l0 [8, 2] f32; on cpu\n" TOLD_START "%s",
                 line, told_try(BELAY_SHAPE_RANK));
     line = __LINE__ + 1;
     belay_lstm_module_run(belay_dropout_module(context, 0), x, none, none);
