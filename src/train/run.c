@@ -12,6 +12,7 @@
 #include "data/object.h"
 #include "file/json.h"
 #include "file/path.h"
+#include "nn/lstm.h"
 #include "nn/module.h"
 #include "train/checkpoint.h"
 #include "train/watch.h"
@@ -31,7 +32,7 @@ static belay_run nil_run;
 
 /* ---- the description ---------------------------------------------------------------------------------------------- */
 
-enum { MAX_WIDTH = 65536, MAX_LAYERS = 30 };
+enum { MAX_WIDTH = 65536 };
 
 typedef struct description {
     belay_text_classifier_options model;
@@ -62,7 +63,7 @@ static belay_code read_sizes(const json_t *json, const char *path, description *
     TRY(get_int(json, "embed", 1, MAX_WIDTH, path, &o->embed, error));
     TRY(get_int(json, "hidden", is_lstm ? 1 : 0, MAX_WIDTH, path, &o->hidden, error));
     if (is_lstm)
-        TRY(get_int(json, "layers", 1, MAX_LAYERS, path, &layers, error));
+        TRY(get_int(json, "layers", 1, BL_LSTM_MAX_LAYERS, path, &layers, error));
     o->layers = (int)layers;
     o->no_hidden = o->hidden == 0;
     o->mean_all = json_is_true(json_object_get(json, "mean_all"));
@@ -263,7 +264,7 @@ void belay_run_close(belay_run *run)
         raise_at_work(run);
         return;
     }
-    if (run->model != NULL) {
+    if (bl_module_context(run->model) != NULL) { /* the nil one is not written to */
         bl_module_belong(run->model, NULL);
         belay_module_free(run->model);
     }
