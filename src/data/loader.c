@@ -182,7 +182,7 @@ static belay_code raise_refused(belay_loader *loader)
     return bl_context_fault(loader->object.ctx, &fault);
 }
 
-static bool give(belay_loader *loader, const bl_data_batch *host, belay_batch *batch)
+static void give(belay_loader *loader, const bl_data_batch *host, belay_batch *batch)
 {
     belay_context *ctx = loader->object.ctx;
     loader->given = host;
@@ -190,7 +190,7 @@ static bool give(belay_loader *loader, const bl_data_batch *host, belay_batch *b
     bl_context_batch_set(ctx, host->n_samples, describe, loader);
     belay_code code = host->code == BELAY_OK ? make_tensors(loader) : raise_refused(loader);
     if (batch == NULL)
-        return true;
+        return;
     bool is_whole = code == BELAY_OK;
     *batch = (belay_batch){.tokens = is_whole ? loader->tokens : (belay_tensor){0},
                            .labels = is_whole ? loader->labels : (belay_tensor){0},
@@ -198,7 +198,6 @@ static bool give(belay_loader *loader, const bl_data_batch *host, belay_batch *b
                            .epoch = host->epoch,
                            .position = host->position,
                            .code = code};
-    return true;
 }
 
 static void begin(belay_loader *loader)
@@ -216,6 +215,14 @@ static bool end(belay_batch *batch)
     return false;
 }
 
+static bool hand_over(belay_loader *loader, const bl_data_batch *host, belay_batch *batch)
+{
+    if (host == NULL)
+        return end(batch);
+    give(loader, host, batch);
+    return true;
+}
+
 bool belay_loader_next(belay_loader *loader, belay_batch *batch)
 {
     if (belay_loader_is_nil(loader))
@@ -227,7 +234,7 @@ bool belay_loader_next(belay_loader *loader, belay_batch *batch)
         begin(loader);
     const bl_data_batch *host = bl_data_feed_next(loader->feed);
     loader->is_begun = host != NULL;
-    bool is_there = host != NULL ? give(loader, host, batch) : end(batch);
+    bool is_there = hand_over(loader, host, batch);
     bl_data_object_drop(loader);
     return is_there;
 }
@@ -242,7 +249,7 @@ bool belay_loader_get(belay_loader *loader, int64_t position, belay_batch *batch
     if (!loader->has_epoch)
         begin(loader);
     const bl_data_batch *host = bl_data_feed_get(loader->feed, position);
-    bool is_there = host != NULL ? give(loader, host, batch) : end(batch);
+    bool is_there = hand_over(loader, host, batch);
     bl_data_object_drop(loader);
     return is_there;
 }

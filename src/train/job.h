@@ -21,7 +21,7 @@ typedef struct bl_train_job_options {
 belay_code bl_train_job(bl_settings *settings, const bl_train_job_options *options, belay_train_result *result,
                         bl_error *error);
 
-/* SIGINT, SIGTERM, and SIGHUP and SIGPIPE unless they are ignored, set a flag from now on; returns it.
+/* SIGINT, SIGTERM, and SIGHUP and SIGPIPE unless they are ignored, set a flag from now on; returns it.  SIGXFSZ is ignored.
  * bl_train_stop_restore gives the old handlers back. */
 const volatile sig_atomic_t *bl_train_stop_catch(void);
 void bl_train_stop_restore(void);
