@@ -151,13 +151,8 @@ belay_code bl_child_pipe(int ends[2], bl_error *error)
 
 static bool place(int fd, int number, int flags)
 {
-    if (fd < 0) {
-        fd = open("/dev/null", flags);
-        if (fd < 0)
-            return false;
-        if (fd == number)
-            return true;
-    }
+    if (fd < 0)
+        fd = open("/dev/null", flags | O_CLOEXEC);
     if (fd == number) /* dup2 onto itself would leave it closed on exec */
         return fcntl(fd, F_SETFD, 0) == 0;
     return dup2(fd, number) == number;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting one program: looked up, with its environment, its descriptors, its process group, no signal blocked, and what a
- * supervisor ignores for itself (SIGPIPE, SIGXFSZ) as a program expects it.  A program that cannot be started is an error here, never a child that says
- * 127.  Between fork and exec nothing is called that a program with threads could not call there.
+/* Starting one program: looked up, with its environment, its descriptors, its process group, no signal blocked, and what
+ * a supervisor ignores for itself (SIGPIPE, SIGXFSZ) as a program expects it.  A program that cannot be started is an
+ * error here, never a child that says 127.  Between fork and exec nothing is called that a program with threads could not
+ * call there.
  *
  * Codes: file.open (not found, not executable), mem.exhausted (memory, processes or descriptors ran out). */
 #ifndef BL_PROC_CHILD_H

@@ -96,6 +96,23 @@ static void child_sees_what_was_set_and_the_later_of_two(void **state)
     close(ends[1]);
 }
 
+/* What we inherited ourselves is kept from it first. */
+static void child_is_given_three_descriptors_and_no_more(void **state)
+{
+    (void)state;
+    int ends[2];
+    bl_error error = {0};
+    char words[256] = {0}, script[] = "ls /proc/$$/fd; exit 0";
+    for (int fd = 3; fd < 1024; fd++)
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    assert_int_equal(bl_child_pipe(ends, &error), BELAY_OK);
+    assert_int_equal(end_of(start(script, NULL, 0, ends[1])), 0);
+    assert_true(read(ends[0], words, sizeof words - 1) > 0);
+    assert_string_equal(words, "0\n1\n2\n");
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void child_is_started_with_signals_as_a_program_expects_them(void **state)
 {
     (void)state;
@@ -178,6 +195,7 @@ int main(void)
         cmocka_unit_test(child_that_cannot_be_started_is_an_error_by_name),
         cmocka_unit_test(child_without_an_interpreter_is_an_error_by_name),
         cmocka_unit_test(child_sees_what_was_set_and_the_later_of_two),
+        cmocka_unit_test(child_is_given_three_descriptors_and_no_more),
         cmocka_unit_test(child_is_started_with_signals_as_a_program_expects_them),
         cmocka_unit_test(signals_have_names),
         cmocka_unit_test(tree_holds_a_process_that_left_its_group_and_session),

@@ -488,7 +488,7 @@ static void silent_run_gets_the_stacks_of_all_ranks(void **state)
     assert_non_null(strstr(bl_text_get(&events), "silent rank 0 number 1\n"));
 }
 
-static void gdb_that_hangs_or_is_absent_does_no_harm(void **state)
+static void gdb_that_is_absent_is_told_and_does_no_harm(void **state)
 {
     (void)state;
     bl_supervise_options o = options(1);
@@ -499,6 +499,31 @@ static void gdb_that_hangs_or_is_absent_does_no_harm(void **state)
     supervise(&o, script);
     assert_int_equal(bl_supervise_status(run), 0);
     assert_non_null(strstr(text_of("silence_1.txt"), "cannot start '/belay-no-such-gdb': No such file or directory\n"));
+}
+
+/* The program ends once its gdb runs, which then would go on for ever. */
+static void gdb_that_hangs_ends_with_the_run(void **state)
+{
+    (void)state;
+    bl_supervise_options o = options(1);
+    char path[128], script[1024];
+    snprintf(path, sizeof path, "%s/gdb", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "#!/bin/sh\necho hangs at $4\nexec sleep 1000\n");
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, 0700), 0);
+    o.quiet = SECOND / 10;
+    o.gdb = path;
+    snprintf(script, sizeof script, "until grep -q 'hangs at' %s/silence_1.txt 2>/dev/null; do :; done; exit 3",
+             folder);
+    supervise(&o, script);
+    char expected[64];
+    snprintf(expected, sizeof expected, "\ngdb of process %d\nhangs at %d\n", (int)rank(0)->pid, (int)rank(0)->pid);
+    assert_int_equal(bl_supervise_status(run), 3);
+    assert_int_equal(bl_supervise_facts_get(run)->n_left, 0);
+    assert_non_null(strstr(text_of("silence_1.txt"), expected));
+    assert_non_null(strstr(bl_text_get(&events), "silent rank 0 number 1\n"));
 }
 
 static void run_that_speaks_is_not_silent(void **state)
@@ -648,7 +673,8 @@ int main(void)
         TEST(child_that_ends_by_itself_is_waited_for_and_not_told),
         TEST(death_of_the_supervisor_ends_the_ranks),
         TEST(silent_run_gets_the_stacks_of_all_ranks),
-        TEST(gdb_that_hangs_or_is_absent_does_no_harm),
+        TEST(gdb_that_is_absent_is_told_and_does_no_harm),
+        TEST(gdb_that_hangs_ends_with_the_run),
         TEST(run_that_speaks_is_not_silent),
         TEST(flood_of_output_is_bounded_and_counted),
         TEST(full_disk_does_not_end_the_program),
