@@ -10,27 +10,6 @@
 /* longest_name: what the driver has room for; most_commas: names are cut at no more places than these. */
 enum { longest_name = 100, most_commas = 16, most_lines_apart = 4096 };
 
-const char *const bl_kernel_anchors[] = {
-    "NVRM: ",
-    "nvidia_dev_xid: ",
-    "nvidia-nvswitch",
-    "AER: ",
-    "PCIe Bus Error: ",
-    "AMD-Vi: ",
-    "DMAR: ",
-    "amdgpu",
-    "Memory access fault by GPU",
-    "ut of memory: Kill",
-    "oom-kill:constraint=",
-    "]: segfault at ",
-    "traps: ",
-    " blocked for more than ",
-    "EDAC ",
-    "hardware memory",
-    "Linux version ",
-    NULL,
-};
-
 void bl_kernel_event_init(bl_kernel_event *event)
 {
     *event = (bl_kernel_event){
@@ -466,42 +445,4 @@ int bl_sm_reason_cuda(bl_sm_reason reason)
         [BL_SM_OTHER] = 0,
     };
     return codes[reason];
-}
-
-const char *bl_mmu_type_describe(bl_mmu_type type)
-{
-    static const char *const words[] = {
-        [BL_MMU_NONE] = "not told",
-        [BL_MMU_PDE] = "nothing is mapped near: a wild pointer",
-        [BL_MMU_PDE_SIZE] = "a directory of the wrong size: the driver",
-        [BL_MMU_PTE] = "the directory is there, the page is not: typical of freed memory and of guard pages",
-        [BL_MMU_VA_LIMIT] = "an address beyond the address space: a garbage pointer",
-        [BL_MMU_UNBOUND] = "no address space is bound: the driver",
-        [BL_MMU_PRIV] = "an access without the right to it",
-        [BL_MMU_READ_ONLY] = "a write to a read-only mapping",
-        [BL_MMU_POISONED] = "poisoned data was read: the hardware",
-        [BL_MMU_OTHER] = "rare, or another meaning by generation",
-    };
-    return words[type];
-}
-
-const char *bl_mmu_client_describe(bl_mmu_client client)
-{
-    static const char *const words[] = {
-        [BL_CLIENT_NONE] = "not told",
-        [BL_CLIENT_SM] = "the load/store path of an SM (a kernel)",
-        [BL_CLIENT_GPC_OTHER] = "another unit of a GPC",
-        [BL_CLIENT_COPY_ENGINE] = "a copy engine (a bad copy, not a kernel)",
-        [BL_CLIENT_HUB_OTHER] = "another unit of the hub",
-    };
-    return words[client];
-}
-
-const char *bl_mmu_access_describe(bl_mmu_access access)
-{
-    static const char *const words[] = {
-        [BL_ACCESS_NONE] = "not told", [BL_ACCESS_READ] = "read",         [BL_ACCESS_WRITE] = "write",
-        [BL_ACCESS_ATOMIC] = "atomic", [BL_ACCESS_PREFETCH] = "prefetch",
-    };
-    return words[access];
 }

@@ -211,15 +211,9 @@ bool bl_kernel_feed_line(bl_kernel_reader *reader, const bl_line *line, bl_kerne
 
 /* The CUDA error that an SM exception usually shows up as, 0 for none. */
 int bl_sm_reason_cuda(bl_sm_reason reason);
-const char *bl_mmu_type_describe(bl_mmu_type type);       /* what the type reads as */
-const char *bl_mmu_client_describe(bl_mmu_client client); /* "load/store path of an SM" */
-const char *bl_mmu_access_describe(bl_mmu_access access); /* "read", ... */
 
 /* The host name of a syslog or journal prefix ("Jun  9 11:20:41 node7 kernel: ..."), for lines whose prefixes were taken
  * off before they were read; n_bytes 0 without one. */
 bl_kernel_text bl_kernel_host(const char *raw, int64_t n_bytes);
-
-/* Literals of which each line that can be an event has at least one (for a fast pass); ends with NULL. */
-extern const char *const bl_kernel_anchors[];
 
 #endif

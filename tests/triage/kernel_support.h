@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "triage/gpu.h"
+#include "triage/signal.h"
 
 #define ASSERT_TEXT(text, expected)                                                                                    \
     do {                                                                                                               \
@@ -41,11 +42,29 @@ static const char *const ten_lines[] = {
     "[10100.700000] nvidia-nvswitch2: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
 };
 
+/* Behind the first MiB of a log only lines with an anchor are looked at, and what is an event for the fold must be one of
+ * them: the anchors of this row say which.  Other rows have the kernel's words about processes and the host's memory. */
+static inline void assert_anchored(const char *line, bl_kernel_kind kind)
+{
+    char anchor[64];
+    bool is_found = kind == BL_KERNEL_NONE || kind >= BL_KERNEL_OOM_KILL;
+    for (const char *at = bl_signals[BL_SIGNAL_kernlog_line].anchors; !is_found && *at != '\0'; at += *at == '\n') {
+        size_t n = strcspn(at, "\n");
+        assert_true(n < sizeof anchor);
+        snprintf(anchor, sizeof anchor, "%.*s", (int)n, at);
+        is_found = strstr(line, anchor) != NULL;
+        at += n;
+    }
+    if (!is_found)
+        fail_msg("no anchor of kernlog_line stands in: %s", line);
+}
+
 /* The event of a line; the line must outlive it. */
 static inline bl_kernel_event read_kernel(const char *line)
 {
     bl_kernel_event event;
     bl_kernel_read(line, (int64_t)strlen(line), &event);
+    assert_anchored(line, event.kind);
     return event;
 }
 
@@ -70,8 +89,10 @@ static inline void fold_lines(bl_gpu_fold *fold, int file, const char *const *li
         bl_kernel_event event;
         bl_line_parse(&style, lines[i], (int64_t)strlen(lines[i]), scratch, &line);
         bl_gpu_place place = {file, line.number, line.time, line.time_kind};
-        if (bl_kernel_feed_line(&reader, &line, &event))
-            assert_true(bl_gpu_fold_add(fold, &event, place));
+        if (!bl_kernel_feed_line(&reader, &line, &event))
+            continue;
+        assert_anchored(lines[i], event.kind);
+        assert_true(bl_gpu_fold_add(fold, &event, place));
     }
 }
 
