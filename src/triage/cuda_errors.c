@@ -53,19 +53,6 @@ static const struct {
 
 const bl_cuda_error *bl_cuda_error_at(int i) { return i >= 0 && i < BL_N_CUDA_ERRORS ? &rows[i] : NULL; }
 
-const char *bl_cuda_domain_describe(bl_cuda_domain domain)
-{
-    static const char *const words[BL_N_CUDA_DOMAINS] = {"CUDA", "cuBLAS", "cuDNN", "NCCL"};
-    return words[domain];
-}
-
-const char *bl_cuda_survives_describe(bl_cuda_survives survives)
-{
-    static const char *const words[] = {"the context lives on", "the process has to end",
-                                        "maybe an echo: only a probe tells whether the context lives"};
-    return words[survives];
-}
-
 const bl_cuda_error *bl_cuda_error_find(bl_cuda_domain domain, int64_t code)
 {
     for (int i = 0; i < BL_N_CUDA_ERRORS; i++)

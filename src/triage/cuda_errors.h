@@ -39,9 +39,6 @@ enum { BL_N_CUDA_ERRORS = 205 };
 /* All rows: 0 .. BL_N_CUDA_ERRORS - 1, by domain, then ascending by code. */
 const bl_cuda_error *bl_cuda_error_at(int i);
 
-const char *bl_cuda_domain_describe(bl_cuda_domain domain); /* "CUDA", "cuBLAS", ... */
-const char *bl_cuda_survives_describe(bl_cuda_survives survives);
-
 /* NULL for a number that is in no row. */
 const bl_cuda_error *bl_cuda_error_find(bl_cuda_domain domain, int64_t code);
 

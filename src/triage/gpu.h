@@ -230,8 +230,4 @@ bl_gpu_match bl_gpu_find(const bl_gpu_fold *fold, const bl_gpu_error *error);
 /* Whether an incident can show up in the application as that CUDA error (0: any). */
 bool bl_gpu_incident_fits(const bl_gpu_incident *incident, int64_t cuda_code);
 
-const char *bl_gpu_class_describe(bl_gpu_class class);
-const char *bl_gpu_role_describe(bl_gpu_role role);
-const char *bl_gpu_join_describe(bl_gpu_join join);
-
 #endif
