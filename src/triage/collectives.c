@@ -254,6 +254,30 @@ static void name_unnamed(bl_collectives *t)
         memcpy(t->rows[i].group, name, sizeof name);
 }
 
+/* Whether the group has a row of this one's rank among the n that are kept; of a row of no known rank, any row. */
+static bool is_repeated(const bl_collectives *t, int n, int at)
+{
+    const bl_collective *row = &t->rows[at];
+    for (int i = 0; i < t->n; i++) {
+        const bl_collective *other = &t->rows[i];
+        bool is_there = i < n || i > at;
+        bool stands_for_it = other->rank == row->rank ? i < n : row->rank < 0;
+        if (is_there && stands_for_it && strcmp(other->group, row->group) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* One rank is one row of its group, the first: that it printed two sizes is not two ranks that differ. */
+static void drop_repeated(bl_collectives *t)
+{
+    int n = 0;
+    for (int i = 0; i < t->n; i++)
+        if (!is_repeated(t, n, i))
+            t->rows[n++] = t->rows[i];
+    t->n = n;
+}
+
 static int compare_rows(const void *left, const void *right)
 {
     const bl_collective *a = left, *b = right;
@@ -405,6 +429,7 @@ bool bl_collectives_init(const bl_case *c, bl_collectives *out)
         return false;
     add_rows(c->events, out);
     name_unnamed(out);
+    drop_repeated(out);
     if (out->n > 1)
         qsort(out->rows, (size_t)out->n, sizeof *out->rows, compare_rows);
     split_groups(out);

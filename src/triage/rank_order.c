@@ -18,13 +18,24 @@ static bool misses_the_same(const bl_event *a, const bl_event *b)
     return n == m && n > 0 && strncmp(x, y, n) == 0;
 }
 
-/* The rows "3: [tensor, ..]" that follow a warning of stalls in its file. */
+static bool is_of_one_rank(const bl_event *a, const bl_event *b)
+{
+    return strcmp(bl_event_get(a, "of_rank"), bl_event_get(b, "of_rank")) == 0;
+}
+
+/* The rows "3: [tensor, ..]" that follow a warning of stalls in its file, the first of each rank: the next warning lists
+ * them again, and what one rank misses then is no other side. */
 static int rows_below(const bl_case *c, const bl_event *head, const bl_event *rows[TABLE_ROWS])
 {
     int n = 0;
     for (const bl_event *row = bl_events_first(c->events, BL_SIGNAL_stalltable_row); row != NULL; row = row->next)
-        if (row->file == head->file && row->line > head->line && row->line - head->line < TABLE_LINES && n < TABLE_ROWS)
-            rows[n++] = row;
+        if (row->file == head->file && row->line > head->line && row->line - head->line < TABLE_LINES) {
+            bool is_new = n < TABLE_ROWS;
+            for (int i = 0; i < n && is_new; i++)
+                is_new = !is_of_one_rank(rows[i], row);
+            if (is_new)
+                rows[n++] = row;
+        }
     return n;
 }
 

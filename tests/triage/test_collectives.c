@@ -90,6 +90,43 @@ static void a_repeated_line_is_one_row(void **state)
     close_both(&r, &t);
 }
 
+static void one_rank_that_prints_two_sizes_is_not_two_ranks(void **state)
+{
+    (void)state;
+    rank_case r;
+    rank_case_open(&r);
+    say_timeout(&r, 5, "SeqNum=30913, OpType=_REDUCE_SCATTER_BASE, NumelIn=117440512, NumelOut=14680064");
+    rank_case_say(
+        &r, 5, 5, 0,
+        "  what():  [PG ID 0 PG GUID 0(default_pg) Rank 5] Process group watchdog thread terminated with exception: "
+        "[Rank 5] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=30913, OpType=_REDUCE_SCATTER_BASE, "
+        "NumelIn=117440512, NumelOut=117440512, Timeout(ms)=600000) ran for 600031 milliseconds before timing out.");
+    bl_collectives t = table_of(&r);
+    assert_int_equal(t.n, 1);
+    assert_int_equal(t.rows[0].numel_out, 14680064);
+    assert_int_equal(t.groups[0].meeting, BL_MEETING_ONE);
+    assert_null(bl_events_first(r.c.events, BL_SIGNAL_ranks_apart));
+    assert_null(bl_events_first(r.c.events, BL_SIGNAL_ranks_sizes_near));
+    assert_non_null(bl_events_first(r.c.events, BL_SIGNAL_ranks_one_waits));
+    close_both(&r, &t);
+}
+
+static void a_rank_that_is_not_named_is_no_second_one(void **state)
+{
+    (void)state;
+    rank_case r;
+    rank_case_open(&r);
+    rank_case_say(&r, 0, -1, 0,
+                  "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=64, "
+                  "NumelOut=64, Timeout(ms)=600000) ran for 600031 milliseconds before timing out.");
+    say_timeout(&r, 4, "SeqNum=9, OpType=ALLREDUCE, NumelIn=5000, NumelOut=5000");
+    bl_collectives t = table_of(&r);
+    assert_int_equal(t.n, 1);
+    assert_int_equal(t.rows[0].rank, 4);
+    assert_null(bl_events_first(r.c.events, BL_SIGNAL_ranks_apart));
+    close_both(&r, &t);
+}
+
 static void one_rank_in_another_operation_is_alone(void **state)
 {
     (void)state;
@@ -263,6 +300,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_forms_of_all_versions_are_read),
         cmocka_unit_test(a_repeated_line_is_one_row),
+        cmocka_unit_test(one_rank_that_prints_two_sizes_is_not_two_ranks),
+        cmocka_unit_test(a_rank_that_is_not_named_is_no_second_one),
         cmocka_unit_test(one_rank_in_another_operation_is_alone),
         cmocka_unit_test(two_against_two_is_a_tie),
         cmocka_unit_test(sizes_are_near_by_dimension_0_or_by_a_quarter),

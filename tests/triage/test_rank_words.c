@@ -119,6 +119,24 @@ static void a_table_of_stalls_with_two_sides_is_told_as_such(void **state)
     rank_case_close(&r);
 }
 
+static void what_one_rank_misses_later_is_no_other_side(void **state)
+{
+    (void)state;
+    rank_case r;
+    rank_case_open(&r);
+    for (int i = 0; i < 2; i++) {
+        rank_case_say(&r, 0, -1, 0,
+                      "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of "
+                      "ranks and are waiting for remainder of ranks for more than 60 seconds.");
+        rank_case_say(&r, 0, -1, 0, "Missing ranks:");
+        rank_case_say(&r, 0, -1, 0, i == 0 ? "3: [allreduce.weight]" : "3: [allgather.metrics]");
+    }
+    rank_case_derive(&r);
+    assert_null(derived(&r, BL_SIGNAL_ranks_stall_sides));
+    assert_fact(derived(&r, BL_SIGNAL_ranks_stalled), "missing_ranks", -1, "3");
+    rank_case_close(&r);
+}
+
 static void communicators_in_crossed_order_are_told(void **state)
 {
     (void)state;
@@ -169,6 +187,7 @@ int main(void)
         cmocka_unit_test(labels_of_mpi_libraries_are_ranks),
         cmocka_unit_test(stacks_in_other_collectives_are_apart),
         cmocka_unit_test(a_table_of_stalls_with_two_sides_is_told_as_such),
+        cmocka_unit_test(what_one_rank_misses_later_is_no_other_side),
         cmocka_unit_test(communicators_in_crossed_order_are_told),
         cmocka_unit_test(communicators_in_one_order_are_not),
         cmocka_unit_test(the_kernels_line_about_a_process_is_the_rank_that_the_launcher_names),
