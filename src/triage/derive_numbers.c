@@ -2,6 +2,7 @@
 /* What the numbers in a log mean together: sizes past 2^31, labels and ids beyond their bounds, values that are not
  * finite before a fault, loss scales that collapse, requests that fail one after the other. */
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,7 +110,7 @@ static void judge_bad_rows(bl_case *c)
                 bl_text_shape shape;
                 for (int64_t at = 0; bl_text_shape_next(event->text, (int64_t)strlen(event->text), &at, &shape);)
                     if (shape.n_dims == 2 && row < shape.dims[0] && bl_checked_mul(row + 1, shape.dims[1], &end) &&
-                        end > INT32_LIMIT && end - 2 * shape.dims[1] <= INT32_LIMIT)
+                        end > INT32_LIMIT && end - shape.dims[1] - shape.dims[1] <= INT32_LIMIT)
                         derive_size(c, BL_SIGNAL_number_row_crosses, bad, &shape, 0);
             }
         }
@@ -143,8 +144,9 @@ static void judge_label_list(bl_case *c, const bl_event *event)
     (void)last_number(c, BL_SIGNAL_number_ignored, "ignore_index", event, &ignored);
     for (const char *at = bl_event_get(event, "values"); at != NULL && *at != '\0';) {
         char *end = NULL;
+        errno = 0;
         long long value = strtoll(at, &end, 10);
-        if (end == at)
+        if (end == at || errno != 0)
             break;
         if (value != ignored && (value < 0 || value >= classes)) {
             derive_bound(c, BL_SIGNAL_number_label_beyond, event, value, classes);
@@ -187,8 +189,9 @@ static void compare_vectors(bl_case *c, bl_event *event, const char *indices, co
         char *end = NULL, *shape_end = NULL;
         indices += strcspn(indices, "-0123456789");
         shape += strcspn(shape, "0123456789");
+        errno = 0;
         long long index = strtoll(indices, &end, 10), bound = strtoll(shape, &shape_end, 10);
-        if (end == indices || shape_end == shape)
+        if (end == indices || shape_end == shape || errno != 0)
             return;
         if (index < 0 || index >= bound) {
             bl_event_fact_of(c->events, event, "index", -1, "%lld", index);

@@ -226,6 +226,7 @@ static void derive_meeting(bl_case *c, const bl_collectives *t, const bl_rank_fa
 /* "... OSError: [Errno 28] ..." gives "OSError 28", however the line begins. */
 static bool tell_errno(bl_case *c, bl_event *event, const char *text)
 {
+    enum { MOST_ERRNO = 4095 }; /* of Linux */
     const char *mark = strstr(text, ": [Errno "), *word = mark;
     char *end = NULL;
     if (mark == NULL)
@@ -233,7 +234,7 @@ static bool tell_errno(bl_case *c, bl_event *event, const char *text)
     while (word > text && isalnum((unsigned char)word[-1]))
         word--;
     long number = strtol(mark + strlen(": [Errno "), &end, 10);
-    if (word == mark || *end != ']')
+    if (word == mark || *end != ']' || number < 0 || number > MOST_ERRNO)
         return false;
     bl_event_fact_of(c->events, event, "exception", -1, "%.*s %ld", (int)(mark - word), word, number);
     return true;
@@ -297,16 +298,21 @@ static void derive_deaths(bl_case *c, const bl_rank_failures *f, const bl_collec
 
 /* ---- nobody's failure is there --------------------------------------------------------------------------------------------- */
 
+static bool felt_it(const bl_rank_failures *f, int64_t rank)
+{
+    for (int i = 0; i < f->n_echo_ranks; i++)
+        if (f->echo_ranks[i] == rank)
+            return true;
+    return false;
+}
+
 /* Of the ranks whose own log is here, the only one that printed neither failure nor echo; -1. */
 static int silent_rank(const bl_case *c, const bl_rank_failures *f)
 {
     int silent = -1;
     for (int i = 0; i < c->n_sources; i++) {
         int rank = c->sources[i].rank;
-        bool echoes = false;
-        for (int k = 0; k < f->n_echo_ranks; k++)
-            echoes = echoes || f->echo_ranks[k] == rank;
-        if (rank < 0 || echoes || rank == silent)
+        if (rank < 0 || felt_it(f, rank) || rank == silent)
             continue;
         if (silent >= 0)
             return -1;
@@ -333,21 +339,13 @@ static bool root_cause(const bl_case *c, const bl_event **line, int64_t *rank, i
                    *code = below(c, BL_SIGNAL_elastic_code, root, 6);
     *line = named;
     *exitcode = 0;
-    if (code != NULL && !bl_event_number(code, "exitcode", exitcode))
-        *exitcode = 0;
+    if (code != NULL)
+        (void)bl_event_number(code, "exitcode", exitcode);
     return named != NULL && bl_event_number(named, "rank", rank) && *rank >= 0 && *rank < BL_EVENTS_MOST;
 }
 
 /* Exit by a signal that is no echo: a watchdog aborts (6), a launcher stops (15). */
 static bool is_own_end(int64_t exitcode) { return exitcode != 0 && exitcode != -6 && exitcode != -15; }
-
-static bool felt_it(const bl_rank_failures *f, int64_t rank)
-{
-    for (int i = 0; i < f->n_echo_ranks; i++)
-        if (f->echo_ranks[i] == rank)
-            return true;
-    return false;
-}
 
 /* Nobody says why, but the launcher says who ended first. */
 static bool derive_root_cause(bl_case *c, const bl_rank_failures *f)

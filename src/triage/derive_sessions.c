@@ -689,11 +689,14 @@ static void derive_graphs(const bl_case *c)
 
 /* ---- copies between peers ------------------------------------------------------------------------------------------------------ */
 
+/* A larger number than any machine has is none of a peer. */
 static int64_t highest_peer(const bl_event *pair, int64_t highest)
 {
-    for (int i = 0; i < pair->n_facts; i++)
-        if (strcmp(pair->facts[i].name, "peer") == 0 && strtoll(pair->facts[i].value, NULL, 10) > highest)
-            highest = strtoll(pair->facts[i].value, NULL, 10);
+    enum { MOST = 1024 };
+    for (int i = 0; i < pair->n_facts; i++) {
+        int64_t peer = strcmp(pair->facts[i].name, "peer") == 0 ? strtoll(pair->facts[i].value, NULL, 10) : -1;
+        highest = peer > highest && peer < MOST ? peer : highest;
+    }
     return highest;
 }
 
@@ -744,6 +747,8 @@ void bl_derive_sessions(bl_case *c)
     session *s = bl_alloc(1, sizeof *s);
     if (all != NULL && s != NULL)
         derive_settings(c, all, s);
+    else
+        bl_events_note_no_memory(c->events);
     bl_free(all);
     bl_free(s);
     derive_graphs(c);
