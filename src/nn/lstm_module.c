@@ -2,7 +2,6 @@
 /* The LSTM's public call, which proves shapes before anything runs, and its module. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "nn/lstm.h"
