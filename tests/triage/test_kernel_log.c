@@ -776,7 +776,7 @@ static void long_names_of_commas_end(void **state)
     char *line = malloc(n + 1);
     int at = snprintf(line, n, "NVRM: Xid (PCI:0000:3b:00): 13, pid=7, name=");
     while (at < n)
-        at += snprintf(line + at, (size_t)(n - at + 1), ", ");
+        at += snprintf(line + at, (size_t)n - (size_t)at + 1, ", ");
     bl_kernel_event e;
     assert_true(bl_kernel_read(line, n, &e));
     assert_true(e.name_is_uncertain);
