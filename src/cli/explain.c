@@ -83,8 +83,7 @@ static int run(bl_cli *cli)
 const bl_command bl_cli_explain = {
     .name = "explain",
     .arguments = "FILE...",
-    .says =
-        "Crash logs, kernel logs, sanitizer reports, Belay runs: what happened first, and what only follows from it.",
+    .says = "find in crash logs what happened first, and what only follows",
     .more = "Give all files that belong together: the logs of all ranks and the kernel log. Folders are searched, "
             "\"-\" is\n"
             "standard input, .gz and .zst are unpacked. Status 1 when a fault was found, 0 when not.",
