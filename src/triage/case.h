@@ -22,6 +22,7 @@ typedef struct bl_case {
     int n_sources;
     bl_gpu_fold *gpus;   /* what the kernel logs say */
     bl_history *history; /* of the GPUs; NULL: none */
+    const char *host;    /* name of this machine, for GPUs of its history that have no UUID */
 } bl_case;
 
 /* Sanitizers, debuggers, core dumps: their blocks of lines become one event each. */

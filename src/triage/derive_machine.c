@@ -256,14 +256,32 @@ static void judge_crowd(bl_case *c)
     bl_event_fact_of(c->events, event, "device", -1, "cuda:%s", bl_event_get(choice, "process_device"));
 }
 
+/* Fatal errors of switches that no GPU's own line explains. */
+static void judge_switches(bl_case *c)
+{
+    char pci[BL_PCI_WORDS];
+    const bl_gpu_switch *switches = NULL;
+    int n = bl_gpu_switches(c->gpus, &switches);
+    for (int i = 0; i < n; i++) {
+        if (switches[i].is_joined || switches[i].severity != BL_KERNEL_FATAL)
+            continue;
+        bl_event *event = derive_at(c, BL_SIGNAL_sxid_fatal, switches[i].place);
+        bl_event_fact_of(c->events, event, "sxid", -1, "%lld", (long long)switches[i].code);
+        bl_event_fact_of(c->events, event, "switch", -1, "nvidia-nvswitch%lld", (long long)switches[i].number);
+        bl_event_fact_of(c->events, event, "switch_link", -1, "%lld", (long long)switches[i].link);
+        bl_event_fact_of(c->events, event, "switch_pci", -1, "%s", bl_pci_describe(switches[i].pci, pci));
+    }
+}
+
 void bl_derive_machine(bl_case *c)
 {
     const bl_gpu_verdict *gpus = NULL;
-    bl_gpu_options options = {.history = c->history};
+    bl_gpu_options options = {.history = c->history, .host = c->host};
     int n = bl_gpu_judge(c->gpus, &options, &gpus);
     for (int i = 0; i < n; i++)
         judge_gpu(c, gpus, n, i);
     judge_crowd(c);
+    judge_switches(c);
     for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_kernlog_line); e != NULL; e = e->next)
         if (strstr(e->text, "ut of memory: Kill") != NULL || strstr(e->text, "oom-kill:") != NULL)
             (void)bl_events_derive(c->events, BL_SIGNAL_machine_oom_kill, e);

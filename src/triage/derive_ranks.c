@@ -9,7 +9,10 @@
 #include "triage/rank_failures.h"
 #include "triage/rank_messages.h"
 
-enum { TOLD = 16 }; /* ranks of which a table of facts is made */
+enum {
+    TOLD = 16, /* ranks of which a table of facts is made */
+    BLOCK = 12 /* lines of an entry of torchrun's list, other output between them */
+};
 
 static void number(bl_case *c, bl_event *event, const char *name, int rank, int64_t value)
 {
@@ -335,8 +338,8 @@ static bool root_cause(const bl_case *c, const bl_event **line, int64_t *rank, i
     const bl_event *root = bl_events_first(c->events, BL_SIGNAL_elastic_root);
     if (root == NULL)
         return false;
-    const bl_event *named = below(c, BL_SIGNAL_elastic_rank, root, 5),
-                   *code = below(c, BL_SIGNAL_elastic_code, root, 6);
+    const bl_event *named = below(c, BL_SIGNAL_elastic_rank, root, BLOCK),
+                   *code = below(c, BL_SIGNAL_elastic_code, root, BLOCK);
     *line = named;
     *exitcode = 0;
     if (code != NULL)
@@ -437,14 +440,25 @@ static void name_process(bl_case *c, int64_t pid, int64_t rank)
     }
 }
 
-/* torchrun's list of failures tells the rank in the line above the process. */
+/* The last event of the signal above a line, within an entry of torchrun's list; NULL. */
+static const bl_event *above(const bl_case *c, bl_signal signal, const bl_event *line)
+{
+    const bl_event *last = NULL;
+    for (const bl_event *event = bl_events_first(c->events, signal); event != NULL; event = event->next)
+        if (event->file == line->file && event->line < line->line && event->line >= line->line - BLOCK &&
+            (last == NULL || event->line > last->line))
+            last = event;
+    return last;
+}
+
+/* torchrun's list of failures tells the rank above the process; a rank above the entry before is not this one's. */
 static int64_t rank_above(const bl_case *c, const bl_event *code)
 {
+    const bl_event *named = above(c, BL_SIGNAL_elastic_rank, code), *before = above(c, BL_SIGNAL_elastic_code, code);
     int64_t rank = -1;
-    for (const bl_event *named = bl_events_first(c->events, BL_SIGNAL_elastic_rank); named != NULL; named = named->next)
-        if (named->file == code->file && named->line == code->line - 1 && bl_event_number(named, "rank", &rank))
-            return rank;
-    return -1;
+    if (named == NULL || (before != NULL && before->line > named->line) || !bl_event_number(named, "rank", &rank))
+        return -1;
+    return rank;
 }
 
 /* What launchers say of ranks and processes holds for the lines of the kernel and of others about those processes. */

@@ -22,7 +22,8 @@ struct bl_explain {
     bl_questions questions;
     bool has_questions;
     bl_history *history;
-    bl_text notes; /* one a line */
+    struct utsname machine; /* whose history it is */
+    bl_text notes;          /* one a line */
 };
 
 /* Paths in an error are as they are; a note is one line. */
@@ -88,7 +89,8 @@ static belay_code conclude(bl_explain *e, bl_error *error)
                      .sources = e->sources.list,
                      .n_sources = e->sources.n,
                      .gpus = e->reader.gpus,
-                     .history = e->history};
+                     .history = e->history,
+                     .host = e->machine.nodename};
     bl_derive_tools(&e->c);
     bl_derive_numbers(&e->c);
     bl_derive_sessions(&e->c);
@@ -105,6 +107,8 @@ static belay_code conclude(bl_explain *e, bl_error *error)
 
 static belay_code open_history(bl_explain *e, const bl_explain_options *options, bl_error *error)
 {
+    if (uname(&e->machine) != 0)
+        e->machine.nodename[0] = '\0'; /* without a name, a GPU is told by its UUID alone */
     return options->keeps_history
                ? bl_history_open(&(bl_history_options){.folder = options->history}, &e->history, error)
                : BELAY_OK;
@@ -114,11 +118,9 @@ static belay_code open_history(bl_explain *e, const bl_explain_options *options,
 static void save_history(bl_explain *e)
 {
     bl_error error = {0};
-    struct utsname machine = {.nodename = ""};
-    (void)uname(&machine); /* without a name, a GPU is told by its UUID alone */
     if (e->history == NULL)
         return;
-    if (bl_gpu_remember(e->reader.gpus, e->history, machine.nodename, 0, bl_clock_wall(), &error) != BELAY_OK ||
+    if (bl_gpu_remember(e->reader.gpus, e->history, e->machine.nodename, 0, bl_clock_wall(), &error) != BELAY_OK ||
         bl_history_save(e->history, &error) != BELAY_OK)
         add_note(e, "history not kept: ", &error);
     if (bl_history_note(e->history)[0] != '\0')

@@ -91,16 +91,30 @@ static int fitness(const bl_events *events, const bl_event *event, const bl_even
     return is_same ? 1 : 0;
 }
 
-/* All events of the signals that the rule needs. */
+static void add_all(bl_verdict *verdict, const bl_events *events, bl_signal signal)
+{
+    for (const bl_event *e = bl_events_first(events, signal); e != NULL; e = e->next)
+        if (e->file >= 0 && verdict->n_support < BL_SUPPORT_MOST)
+            verdict->support[verdict->n_support++] = e;
+}
+
+/* All events of a signal, and of those that it was concluded from. */
+static void add_signal(bl_verdict *verdict, const bl_events *events, bl_signal signal)
+{
+    add_all(verdict, events, signal);
+    for (int s = 0; bl_signals[signal].role == BL_ROLE_DERIVED && s < BL_N_SIGNALS; s++)
+        if (bl_signals[s].role != BL_ROLE_DERIVED && strcmp(bl_signals[s].subject, bl_signals[signal].subject) == 0)
+            add_all(verdict, events, (bl_signal)s);
+}
+
 static belay_code add_support(bl_verdict *verdict, const bl_events *events, bl_error *error)
 {
     bl_condition needs;
     TRY(bl_condition_parse(verdict->rule->needs, verdict->rule->name, &needs, error));
     for (int g = 0; g < needs.n_groups; g++)
         for (int i = 0; i < needs.n_choices[g]; i++)
-            for (const bl_event *e = bl_events_first(events, needs.choice[g][i]); e != NULL; e = e->next)
-                if (e->file >= 0 && verdict->n_support < BL_SUPPORT_MOST)
-                    verdict->support[verdict->n_support++] = e;
+            if (bl_events_first(events, needs.choice[g][i]) != NULL)
+                add_signal(verdict, events, needs.choice[g][i]);
     return BELAY_OK;
 }
 
@@ -220,7 +234,7 @@ static belay_code fill(bl_verdict *verdict, const candidate *chosen, bl_events *
     TRY(add_support(verdict, events, error));
     add_ranks(verdict, events, chosen->found[0]);
     add_context(verdict, events, chosen->found[0]);
-    if (chosen->found[0]->rank < 0)
+    if (chosen->rule->tier == BL_TIER_MACHINE && chosen->found[0]->rank < 0)
         verdict->origin_rank = rank_of_evidence(verdict);
     return BELAY_OK;
 }

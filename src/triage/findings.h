@@ -7,14 +7,14 @@
 #include "triage/case.h"
 #include "triage/rule.h"
 
-enum { BL_EVIDENCE_MOST = 8, BL_SUPPORT_MOST = 256, BL_FACTS_MOST = 96, BL_ECHOES_MOST = 24, BL_VERDICTS_MOST = 8 };
+enum { BL_EVIDENCE_MOST = 8, BL_SUPPORT_MOST = 1024, BL_FACTS_MOST = 96, BL_ECHOES_MOST = 24, BL_VERDICTS_MOST = 8 };
 
 typedef struct bl_verdict {
     const bl_rule_row *rule;
     int origin_rank; /* -1: no one rank can be named */
     int n_evidence;
     const bl_event *evidence[BL_EVIDENCE_MOST];
-    int n_support; /* further lines of the signals that the rule needs */
+    int n_support; /* all lines of the signals that the rule needs, and of what these were concluded from */
     const bl_event *support[BL_SUPPORT_MOST];
     int n_facts;
     bl_fact facts[BL_FACTS_MOST];

@@ -4,7 +4,7 @@
 #include "triage/signal.h"
 
 const bl_signal_row bl_signals[BL_N_SIGNALS] = {
-#define SIGNAL(name, role, anchors, pattern, example) {#name, BL_ROLE_##role, anchors, pattern, example},
+#define SIGNAL(name, role, anchors, pattern, example) {#name, BL_ROLE_##role, anchors, pattern, __FILE__, example},
 #include "triage/signals.def"
 #undef SIGNAL
 };

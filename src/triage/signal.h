@@ -30,6 +30,7 @@ typedef struct bl_signal_row {
                           * for them, and the row is tried on lines that are looked at whole (see explain.h).  "": tried
                           * on each of those lines */
     const char *pattern; /* PCRE2; the names of its groups are names of facts; "": derived */
+    const char *subject; /* the file of its row: a derived signal is concluded from the signals of its subject */
     const char *example; /* a line that it matches, as it stands after prefixes were taken off */
 } bl_signal_row;
 

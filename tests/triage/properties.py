@@ -163,7 +163,7 @@ ALTERATIONS = [with_noise, with_a_line_dropped, with_crlf, with_lf, with_colours
 def needed_lines(document, logs, label):
     """Lines that the label or the verdict names, and those around a report of several lines."""
     kept = set()
-    places = [(line["file"], line["line"]) for line in label["evidence"] + label["secondary"]]
+    places = [(line["file"], line["line"]) for line in label["evidence"] + label["secondary"] + label.get("needed", [])]
     for verdict in document["verdicts"][:1]:
         places += [(os.path.basename(line["file"]), line["line"]) for line in verdict["evidence"] + verdict["stands_on"]]
     for name, number in places:
