@@ -3,12 +3,12 @@
  * most a quarter of a block is unused.  What is in use and held together stays near the most that was ever in use, so
  * that batches of ever other sizes do not add up.  Book-keeping lies outside of the blocks: a stray write into one
  * cannot spoil it. */
-#include "device/device.h"
+#include "device/pool.h"
 
 #include "base/checked.h"
 #include "base/memory.h"
 
-enum { N_CLASSES = 228, SMALLEST = 64, BLOCK_ALIGNMENT = 64, SLACK = 16 << 20 };
+enum { N_CLASSES = 228, SMALLEST = 64, SLACK = 16 << 20 };
 
 typedef struct block_stack {
     void **block;
@@ -16,6 +16,9 @@ typedef struct block_stack {
 } block_stack;
 
 struct bl_pool {
+    bl_memory_source source;
+    bl_memory_mode mode;
+    bool poison;
     block_stack stack[N_CLASSES];
     int64_t in_use, held, peak;
 };
@@ -47,27 +50,42 @@ static int64_t size_of(int number)
     return base + number % 4 * (base / 4);
 }
 
-bl_pool *bl_pool_new(void) { return bl_alloc(1, sizeof(bl_pool)); }
+bl_pool *bl_pool_new(const bl_memory_source *source, bl_memory_mode mode, bool poison)
+{
+    bl_pool *pool = bl_alloc(1, sizeof(bl_pool));
+    if (pool == NULL)
+        return NULL;
+    pool->source = *source;
+    pool->mode = mode;
+    pool->poison = poison;
+    return pool;
+}
+
+/* Gives the newest held block of a class back to the source. */
+static void release_one(bl_pool *pool, int number)
+{
+    block_stack *stack = &pool->stack[number];
+    pool->held -= size_of(number);
+    pool->source.give(pool->source.state, stack->block[--stack->n], size_of(number));
+}
+
+int64_t bl_pool_trim(bl_pool *pool)
+{
+    int64_t held = pool->held;
+    for (int c = 0; c < N_CLASSES; c++)
+        while (pool->stack[c].n > 0)
+            release_one(pool, c);
+    return held;
+}
 
 void bl_pool_free(bl_pool *pool)
 {
     if (pool == NULL)
         return;
-    for (int c = 0; c < N_CLASSES; c++) {
-        for (int64_t i = 0; i < pool->stack[c].n; i++)
-            bl_free(pool->stack[c].block[i]);
-        bl_free(pool->stack[c].block);
-    }
-    bl_free(pool);
-}
-
-/* Gives every held block back to the system. */
-static void release_held(bl_pool *pool)
-{
+    (void)bl_pool_trim(pool);
     for (int c = 0; c < N_CLASSES; c++)
-        while (pool->stack[c].n > 0)
-            bl_free(pool->stack[c].block[--pool->stack[c].n]);
-    pool->held = 0;
+        bl_free(pool->stack[c].block);
+    bl_free(pool);
 }
 
 /* Gives held blocks back, the largest first, until `size` more bytes pass the peak by a quarter and SLACK at most. */
@@ -75,10 +93,8 @@ static void make_room(bl_pool *pool, int64_t size)
 {
     int64_t peak = bl_max_i64(pool->peak, pool->in_use + size), limit = peak + peak / 4 + SLACK;
     for (int c = N_CLASSES - 1; c >= 0 && pool->in_use + pool->held + size > limit; c--)
-        while (pool->stack[c].n > 0 && pool->in_use + pool->held + size > limit) {
-            bl_free(pool->stack[c].block[--pool->stack[c].n]);
-            pool->held -= size_of(c);
-        }
+        while (pool->stack[c].n > 0 && pool->in_use + pool->held + size > limit)
+            release_one(pool, c);
 }
 
 void *bl_pool_take(bl_pool *pool, int64_t n_bytes)
@@ -94,11 +110,9 @@ void *bl_pool_take(bl_pool *pool, int64_t n_bytes)
         pool->held -= size;
     } else {
         make_room(pool, size);
-        block = bl_alloc_aligned(size, BLOCK_ALIGNMENT);
-        if (block == NULL && pool->held > 0) {
-            release_held(pool);
-            block = bl_alloc_aligned(size, BLOCK_ALIGNMENT);
-        }
+        block = pool->source.take(pool->source.state, size);
+        if (block == NULL && bl_pool_trim(pool) > 0)
+            block = pool->source.take(pool->source.state, size);
         if (block == NULL)
             return NULL;
     }
@@ -116,7 +130,7 @@ void bl_pool_give(bl_pool *pool, void *block, int64_t n_bytes)
     block_stack *stack = &pool->stack[number];
     pool->in_use -= size;
     if (!bl_grow(&stack->block, &stack->capacity, stack->n + 1, sizeof(void *))) {
-        bl_free(block);
+        pool->source.give(pool->source.state, block, size);
         return;
     }
     stack->block[stack->n++] = block;
@@ -128,4 +142,16 @@ void bl_pool_memory(const bl_pool *pool, int64_t *in_use, int64_t *held, int64_t
     *in_use = pool->in_use;
     *held = pool->held;
     *peak = pool->peak;
+}
+
+bool bl_pool_damage(bl_pool *pool, bool look, bl_redzone_damage *out)
+{
+    (void)pool, (void)look, (void)out;
+    return false;
+}
+
+bool bl_pool_is_out_of_mappings(const bl_pool *pool)
+{
+    (void)pool;
+    return false;
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "device/device.h"
+#include "device/pool.h"
 
 typedef struct usage {
     int64_t in_use, held, peak;
@@ -26,7 +26,7 @@ static usage of(const bl_pool *pool)
 static void a_freed_block_is_handed_out_again(void **state)
 {
     (void)state;
-    bl_pool *pool = bl_pool_new();
+    bl_pool *pool = bl_pool_new(&bl_memory_source_host, BL_MEMORY_POOL, false);
     void *a = bl_pool_take(pool, 1000), *b = bl_pool_take(pool, 1000);
     assert_ptr_not_equal(a, b);
     bl_pool_give(pool, a, 1000);
@@ -42,7 +42,7 @@ static void a_freed_block_is_handed_out_again(void **state)
 static void blocks_are_aligned_and_hold_what_was_asked_for(void **state)
 {
     (void)state;
-    bl_pool *pool = bl_pool_new();
+    bl_pool *pool = bl_pool_new(&bl_memory_source_host, BL_MEMORY_POOL, false);
     for (int64_t n = 0; n < 5000; n += 37) {
         char *block = bl_pool_take(pool, n);
         assert_non_null(block);
@@ -57,7 +57,7 @@ static void blocks_are_aligned_and_hold_what_was_asked_for(void **state)
 static void sizes_without_a_class_are_no_memory(void **state)
 {
     (void)state;
-    bl_pool *pool = bl_pool_new();
+    bl_pool *pool = bl_pool_new(&bl_memory_source_host, BL_MEMORY_POOL, false);
     assert_null(bl_pool_take(pool, -1));
     for (int shift = 47; shift < 63; shift++) {
         assert_null(bl_pool_take(pool, INT64_C(1) << shift));
@@ -74,7 +74,7 @@ static void sizes_without_a_class_are_no_memory(void **state)
 static void held_blocks_are_given_up_when_memory_ends(void **state)
 {
     (void)state;
-    bl_pool *pool = bl_pool_new();
+    bl_pool *pool = bl_pool_new(&bl_memory_source_host, BL_MEMORY_POOL, false);
     void *small = bl_pool_take(pool, 100), *large = bl_pool_take(pool, 100000);
     bl_pool_give(pool, small, 100);
     bl_pool_give(pool, large, 100000);
@@ -91,7 +91,7 @@ static void held_blocks_are_given_up_when_memory_ends(void **state)
 static void a_block_that_cannot_be_held_is_freed(void **state)
 {
     (void)state;
-    bl_pool *pool = bl_pool_new();
+    bl_pool *pool = bl_pool_new(&bl_memory_source_host, BL_MEMORY_POOL, false);
     void *block = bl_pool_take(pool, 100);
     bl_memory_fail_at(0); /* the stack of its class cannot grow */
     bl_pool_give(pool, block, 100);
@@ -105,7 +105,7 @@ static void a_block_that_cannot_be_held_is_freed(void **state)
 static void what_is_held_is_bounded_by_the_peak(void **state)
 {
     (void)state;
-    bl_pool *pool = bl_pool_new();
+    bl_pool *pool = bl_pool_new(&bl_memory_source_host, BL_MEMORY_POOL, false);
     const int64_t mib = INT64_C(1) << 20;
     for (int64_t n = 8 * mib; n < 256 * mib; n += n / 4) {
         void *block = bl_pool_take(pool, n);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks of a device's memory: pooled by size class, or each in pages of its own against an inaccessible page.
+ *
+ *   POOL     blocks of size classes, kept for re-use when they are given back
+ *   REDZONE  the same, with 64 bytes of a known pattern before and behind each, looked at when a block is given back
+ *            and by bl_pool_check
+ *   EXACT    every block its own pages, really given back; it ends (or begins) at an inaccessible page, so that the
+ *            first byte past it (before it) cannot be touched.  When the process has no mappings left, further blocks
+ *            are red-zoned ones, and `is_out_of_mappings` says so
+ *
+ * Poison: a fresh block is filled with a NaN pattern, a block given back with another that carries its generation.
+ * Book-keeping lies outside of the blocks: a stray write into one cannot spoil it. */
+#ifndef BL_DEVICE_POOL_H
+#define BL_DEVICE_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum bl_memory_mode {
+    BL_MEMORY_POOL = 0,
+    BL_MEMORY_REDZONE = 1,
+    BL_MEMORY_EXACT = 2,      /* blocks end at the inaccessible page */
+    BL_MEMORY_EXACT_LEFT = 3, /* blocks begin behind it */
+    BL_N_MEMORY_MODES = 4
+} bl_memory_mode;
+
+/* Where a pool's bytes come from: the host's heap, or a software device's memory.  NULL: none left. */
+typedef struct bl_memory_source {
+    void *state;
+    void *(*take)(void *state, int64_t n_bytes); /* at 64-byte alignment */
+    void (*give)(void *state, void *block, int64_t n_bytes);
+    /* Whole pages, with an inaccessible page before and behind them; they are really given back. */
+    void *(*take_pages)(void *state, int64_t n_bytes);
+    void (*give_pages)(void *state, void *pages, int64_t n_bytes);
+    /* Where the host may touch the bytes at that address. */
+    void *(*host)(void *state, void *address);
+} bl_memory_source;
+
+/* The host's heap. */
+extern const bl_memory_source bl_memory_source_host;
+
+typedef struct bl_pool bl_pool;
+
+/* NULL when memory ends.  The source is copied. */
+bl_pool *bl_pool_new(const bl_memory_source *source, bl_memory_mode mode, bool poison);
+/* Every block that was taken must have been given back. */
+void bl_pool_free(bl_pool *pool);
+void *bl_pool_take(bl_pool *pool, int64_t n_bytes);
+/* A block goes back with the size that it was asked for. */
+void bl_pool_give(bl_pool *pool, void *block, int64_t n_bytes);
+/* Gives what is held for re-use back to the source; returns the bytes. */
+int64_t bl_pool_trim(bl_pool *pool);
+
+/* Bytes in use by blocks taken, held for re-use, and the most that were ever in use. */
+void bl_pool_memory(const bl_pool *pool, int64_t *in_use, int64_t *held, int64_t *peak);
+
+/* A red zone that does not hold its pattern. */
+typedef struct bl_redzone_damage {
+    void *block;     /* beside which it lies */
+    int64_t n_bytes; /* of the block, as it was asked for */
+    bool is_behind;  /* else before */
+    int64_t first;   /* distance of the first changed byte from the block's end (or of the last from its begin), from 1 */
+    int64_t n_changed;
+} bl_redzone_damage;
+
+/* The next damage found when blocks were given back, oldest first, and then in a look at all blocks in use: false when
+ * there is none.  Each is told once (the zone is mended).  `look` false: only what giving back found. */
+bool bl_pool_damage(bl_pool *pool, bool look, bl_redzone_damage *out);
+/* Once true, blocks are red-zoned ones instead of exact ones. */
+bool bl_pool_is_out_of_mappings(const bl_pool *pool);
+
+#endif
