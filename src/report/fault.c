@@ -94,23 +94,49 @@ static void describe_what(const bl_report_fault *f, bl_text *out)
         bl_text_add(out, belay_code_why(f->code));
 }
 
+static const char *device_of(const bl_report_fault *f, const bl_report_tensor *t)
+{
+    return t->device[0] != '\0' ? t->device : f->device;
+}
+
+static bool is_on_several_devices(const bl_report_fault *f)
+{
+    const char *first = NULL;
+    for (int i = 0; i < f->n_tensors; i++) {
+        if (f->tensor[i].is_absent)
+            continue;
+        if (first != NULL && strcmp(first, device_of(f, &f->tensor[i])) != 0)
+            return true;
+        first = device_of(f, &f->tensor[i]);
+    }
+    return false;
+}
+
+/* Where all lie on one device it stands once, at the end. */
 static void describe_tensors(const bl_report_fault *f, bl_text *out)
 {
+    bool several = is_on_several_devices(f);
+    const char *device = f->device;
     int n_told = 0;
     for (int i = 0; i < f->n_tensors; i++) {
         const bl_report_tensor *t = &f->tensor[i];
         if (t->is_absent)
             continue;
+        device = device_of(f, t);
         bl_text_add(out, n_told++ == 0 ? "    tensors: " : "; ");
         add_safe(out, name_of(t));
         bl_text_add(out, " ");
         bl_report_shape(&t->shape, out);
         bl_text_format(out, " %s", belay_dtype_name(t->dtype));
+        if (several)
+            bl_text_format(out, " on %s", device);
         if (t->is_output)
             bl_text_add(out, " (output)");
     }
+    if (n_told > 0 && !several)
+        bl_text_format(out, "; on %s", device);
     if (n_told > 0)
-        bl_text_format(out, "; on %s\n", f->device);
+        bl_text_add(out, "\n");
 }
 
 static void describe_values(const bl_report_fault *f, bl_text *out)
@@ -167,31 +193,74 @@ static void add_lines(bl_text *out, const char *lines)
     }
 }
 
+/* The default stream is named only beside another. */
+static void add_stream(bl_text *out, const char *stream, bool is_named)
+{
+    if (stream[0] != '\0') {
+        bl_text_add(out, " on stream ");
+        add_safe(out, stream);
+    } else if (is_named) {
+        bl_text_add(out, " on the default stream");
+    }
+}
+
+/* Which launch, where that says something: it ran beside others, or was learned of later. */
+static void describe_launch(const bl_report_fault *f, bl_text *out)
+{
+    bool is_other = f->other_site[0] != '\0' && f->other_stream[0] != '\0';
+    if (f->launch != 0 && (f->stream[0] != '\0' || f->surfaced[0] != '\0'))
+        bl_text_format(out, ", launch %" PRIu64, f->launch);
+    add_stream(out, f->stream, is_other);
+}
+
+static void describe_call(const bl_report_fault *f, bl_text *out)
+{
+    if (f->op[0] == '\0' && f->site[0] == '\0')
+        return;
+    if (f->op[0] != '\0')
+        bl_text_format(out, "    op: %s%s", f->op, f->is_backward ? " (backward)" : "");
+    if (f->op[0] != '\0' && f->layer[0] != '\0') {
+        bl_text_add(out, " in layer ");
+        add_safe(out, f->layer);
+    }
+    if (f->site[0] != '\0') {
+        bl_text_add(out, f->op[0] != '\0' ? ", called at " : "    called at: ");
+        add_safe(out, f->site);
+    }
+    describe_launch(f, out);
+    bl_text_add(out, "\n");
+}
+
+/* The other places that have to do with it. */
+static void describe_others(const bl_report_fault *f, bl_text *out)
+{
+    if (f->other_site[0] != '\0') {
+        bl_text_format(out, "    %s: ", f->other_words[0] != '\0' ? f->other_words : "other use at");
+        add_safe(out, f->other_site);
+        add_stream(out, f->other_stream, f->stream[0] != '\0');
+        bl_text_add(out, "\n");
+    }
+    if (f->surfaced[0] != '\0') {
+        bl_text_add(out, "    surfaced at: ");
+        add_safe(out, f->surfaced);
+        bl_text_add(out, "\n");
+    }
+}
+
 void bl_report_fault_describe(const bl_report_fault *f, bl_text *out)
 {
     bl_text_add(out, "belay: ");
     describe_what(f, out);
     bl_text_format(out, " (%s)\n", belay_code_name(f->code));
-    if (f->op[0] != '\0') {
-        bl_text_format(out, "    op: %s%s", f->op, f->is_backward ? " (backward)" : "");
-        if (f->layer[0] != '\0') {
-            bl_text_add(out, " in layer ");
-            add_safe(out, f->layer);
-        }
-        if (f->site[0] != '\0') {
-            bl_text_add(out, ", called at ");
-            add_safe(out, f->site);
-        }
-        bl_text_add(out, "\n");
-    } else if (f->site[0] != '\0') {
-        bl_text_add(out, "    called at: ");
-        add_safe(out, f->site);
-        bl_text_add(out, "\n");
-    }
+    describe_call(f, out);
+    describe_others(f, out);
     describe_tensors(f, out);
     describe_values(f, out);
     add_lines(out, f->facts);
     describe_position(f, out);
+    if (f->n_echoes > 0)
+        bl_text_format(out, "    echoes: %" PRIu64 " later fault%s of the same cause\n", f->n_echoes,
+                       f->n_echoes > 1 ? "s" : "");
     const char *hint = hint_of(f);
     if (hint != NULL)
         bl_text_format(out, "    hint: %s\n", hint);

@@ -13,6 +13,7 @@
 typedef struct bl_report_tensor {
     char name[64]; /* "" : the signature's operand name is in `role` */
     char role[24];
+    char device[16]; /* "": the fault's */
     belay_dtype dtype;
     belay_shape shape;
     bool is_output;
@@ -28,6 +29,13 @@ typedef struct bl_report_fault {
     bool is_backward;
     char layer[128];
     char site[256];
+    char surfaced[256];   /* the call at which it was learned, where that is not its own site */
+    uint64_t launch;      /* serial of its launch, 0: none; told with a stream or the place where it surfaced */
+    char stream[64];      /* "": the default one */
+    char other_words[32]; /* what happened at another place, "written at" */
+    char other_site[256]; /* "": there is no other place */
+    char other_stream[64];
+    uint64_t n_echoes; /* later faults of the same cause */
     char device[16];
     char sample[320]; /* "train.tsv:213" */
     int64_t sample_row;

@@ -53,6 +53,14 @@ static bl_report_fault bad_id(void)
     return f;
 }
 
+#define REST_OF_BAD_ID                                                                                                 \
+    "    bad: 2 of 1280 elements; values 10007, -1\n"                                                                  \
+    "    sample: train.tsv:213 (row 3 of the batch)\n"                                                                 \
+    "    when: epoch 1, batch 3118 (micro-batch 2 of its window), step 779, rank 0\n"
+#define TRY_OF_BAD_ID                                                                                                  \
+    "    try: Find the sample named; the vocabulary and the table must have the same size, and padding must be a "     \
+    "valid id.\n"
+
 static void a_fault_reads_as_one_paragraph(void **state)
 {
     (void)state;
@@ -66,6 +74,58 @@ static void a_fault_reads_as_one_paragraph(void **state)
               "    when: epoch 1, batch 3118 (micro-batch 2 of its window), step 779, rank 0\n"
               "    try: Find the sample named; the vocabulary and the table must have the same size, and padding must "
               "be a valid id.\n");
+}
+
+/* What only an asynchronous device knows is told only where it is set. */
+static void a_fault_of_a_stream_names_where_it_surfaced_and_its_echoes(void **state)
+{
+    (void)state;
+    bl_report_fault f = bad_id();
+    snprintf(f.device, sizeof f.device, "sim:1");
+    snprintf(f.surfaced, sizeof f.surfaced, "train.c:120");
+    f.launch = 4711;
+    f.n_echoes = 3;
+    paragraph(&f, "belay: ids[3, 17] is 10007, outside [0, 10000) of embedding.weight (index.range)\n"
+                  "    op: embedding in layer classifier.embedding, called at train.c:88, launch 4711\n"
+                  "    surfaced at: train.c:120\n"
+                  "    tensors: embedding.weight [10000, 128] f32; ids [64, 20] i64; on sim:1\n" REST_OF_BAD_ID
+                  "    echoes: 3 later faults of the same cause\n" TRY_OF_BAD_ID);
+    f.n_echoes = 1;
+    snprintf(f.stream, sizeof f.stream, "copy");
+    snprintf(f.tensor[1].device, sizeof f.tensor[1].device, "sim:0");
+    paragraph(&f, "belay: ids[3, 17] is 10007, outside [0, 10000) of embedding.weight (index.range)\n"
+                  "    op: embedding in layer classifier.embedding, called at train.c:88, launch 4711 on stream copy\n"
+                  "    surfaced at: train.c:120\n"
+                  "    tensors: embedding.weight [10000, 128] f32 on sim:1; ids [64, 20] i64 on sim:0\n" REST_OF_BAD_ID
+                  "    echoes: 1 later fault of the same cause\n" TRY_OF_BAD_ID);
+}
+
+static void a_race_names_both_places_and_their_streams(void **state)
+{
+    (void)state;
+    bl_report_fault f;
+    bl_report_fault_init(&f, BELAY_LIFE_STALE);
+    snprintf(f.what, sizeof f.what, "tensor x is read while it is written");
+    snprintf(f.site, sizeof f.site, "model.c:52");
+    snprintf(f.other_words, sizeof f.other_words, "written at");
+    snprintf(f.other_site, sizeof f.other_site, "model.c:40");
+    snprintf(f.other_stream, sizeof f.other_stream, "copy");
+    paragraph(&f, "belay: tensor x is read while it is written (life.stale)\n"
+                  "    called at: model.c:52 on the default stream\n"
+                  "    written at: model.c:40 on stream copy\n"
+                  "    try: Keep the tensor with belay_keep, or use it before its scope closes.\n");
+    snprintf(f.stream, sizeof f.stream, "side\x1b");
+    f.other_stream[0] = '\0';
+    paragraph(&f, "belay: tensor x is read while it is written (life.stale)\n"
+                  "    called at: model.c:52 on stream side\\x1B\n"
+                  "    written at: model.c:40 on the default stream\n"
+                  "    try: Keep the tensor with belay_keep, or use it before its scope closes.\n");
+    f.stream[0] = '\0';
+    f.other_words[0] = '\0';
+    paragraph(&f, "belay: tensor x is read while it is written (life.stale)\n"
+                  "    called at: model.c:52\n"
+                  "    other use at: model.c:40\n"
+                  "    try: Keep the tensor with belay_keep, or use it before its scope closes.\n");
 }
 
 static void a_fault_without_facts_says_why_and_what_to_do(void **state)
@@ -212,6 +272,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fault_reads_as_one_paragraph),
+        cmocka_unit_test(a_fault_of_a_stream_names_where_it_surfaced_and_its_echoes),
+        cmocka_unit_test(a_race_names_both_places_and_their_streams),
         cmocka_unit_test(a_fault_without_facts_says_why_and_what_to_do),
         cmocka_unit_test(the_value_itself_hints_at_its_cause),
         cmocka_unit_test(text_from_files_cannot_command_a_terminal),
