@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Freed blocks are kept by size class and handed out again, newest first.  Classes are four to a doubling, so that at
  * most a quarter of a block is unused.  What is in use and held together stays near the most that was ever in use, so
- * that batches of ever other sizes do not add up.  Book-keeping lies outside of the blocks: a stray write into one
- * cannot spoil it. */
+ * that batches of ever other sizes do not add up.
+ *
+ * A pool of mode POOL without poison does no more than that.  Any other one watches its blocks: it has a row for each
+ * that is in use or held, and dresses them in zones and poison.  "Raw" is a block as the source gave it: its zone lies
+ * at its begin. */
 #include "device/pool.h"
+
+#include <string.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "device/block.h"
 
-enum { N_CLASSES = 228, SMALLEST = 64, SLACK = 16 << 20 };
+enum { N_CLASSES = 228, SMALLEST = 64, SLACK = 16 << 20, N_DAMAGES = 64, EXACT_ALIGNMENT = 8 };
 
 typedef struct block_stack {
     void **block;
@@ -18,9 +25,14 @@ typedef struct block_stack {
 struct bl_pool {
     bl_memory_source source;
     bl_memory_mode mode;
-    bool poison;
+    bool poison, is_watching, is_out_of_mappings;
+    int zone; /* bytes before and behind each pooled block */
     block_stack stack[N_CLASSES];
     int64_t in_use, held, peak;
+    bl_block_table blocks;
+    uint64_t serial;
+    bl_redzone_damage damage[N_DAMAGES]; /* found when blocks were given back */
+    int n_damages;
 };
 
 /* Class and rounded size: 64, 80, 96, 112, 128, 160, 192, ...; false when the size overflows. */
@@ -58,7 +70,17 @@ bl_pool *bl_pool_new(const bl_memory_source *source, bl_memory_mode mode, bool p
     pool->source = *source;
     pool->mode = mode;
     pool->poison = poison;
+    pool->is_watching = mode != BL_MEMORY_POOL || poison;
+    pool->zone = mode != BL_MEMORY_POOL ? BL_ZONE_BYTES : 0;
     return pool;
+}
+
+/* Gives a raw block back to the source. */
+static void return_raw(bl_pool *pool, void *raw, int64_t size)
+{
+    if (pool->is_watching)
+        bl_block_remove(&pool->blocks, (char *)raw + pool->zone);
+    pool->source.give(pool->source.state, raw, size);
 }
 
 /* Gives the newest held block of a class back to the source. */
@@ -66,7 +88,7 @@ static void release_one(bl_pool *pool, int number)
 {
     block_stack *stack = &pool->stack[number];
     pool->held -= size_of(number);
-    pool->source.give(pool->source.state, stack->block[--stack->n], size_of(number));
+    return_raw(pool, stack->block[--stack->n], size_of(number));
 }
 
 int64_t bl_pool_trim(bl_pool *pool)
@@ -85,6 +107,7 @@ void bl_pool_free(bl_pool *pool)
     (void)bl_pool_trim(pool);
     for (int c = 0; c < N_CLASSES; c++)
         bl_free(pool->stack[c].block);
+    bl_block_table_fini(&pool->blocks);
     bl_free(pool);
 }
 
@@ -97,7 +120,7 @@ static void make_room(bl_pool *pool, int64_t size)
             release_one(pool, c);
 }
 
-void *bl_pool_take(bl_pool *pool, int64_t n_bytes)
+static void *take_raw(bl_pool *pool, int64_t n_bytes)
 {
     int number;
     int64_t size;
@@ -121,20 +144,152 @@ void *bl_pool_take(bl_pool *pool, int64_t n_bytes)
     return block;
 }
 
-void bl_pool_give(bl_pool *pool, void *block, int64_t n_bytes)
+static void give_raw(bl_pool *pool, void *block, int64_t n_bytes)
 {
     int number;
     int64_t size;
-    if (block == NULL || !class_of(n_bytes, &number, &size))
+    if (!class_of(n_bytes, &number, &size))
         return;
     block_stack *stack = &pool->stack[number];
     pool->in_use -= size;
     if (!bl_grow(&stack->block, &stack->capacity, stack->n + 1, sizeof(void *))) {
-        pool->source.give(pool->source.state, block, size);
+        return_raw(pool, block, size);
         return;
     }
     stack->block[stack->n++] = block;
     pool->held += size;
+}
+
+/* Where the host sees a block's first byte.  The source is asked about a byte that is surely its own: of a block of no
+ * bytes the begin itself may be the inaccessible page. */
+static unsigned char *seen(const bl_pool *pool, const bl_block *block)
+{
+    unsigned char *zone = pool->source.host(pool->source.state, block->address - block->before);
+    return zone + block->before;
+}
+
+static bool is_exact(const bl_pool *pool)
+{
+    return (pool->mode == BL_MEMORY_EXACT || pool->mode == BL_MEMORY_EXACT_LEFT) && !pool->is_out_of_mappings;
+}
+
+/* Bytes of the pages of an exact block, and the distance of its begin from theirs. */
+static bool exact_layout(const bl_pool *pool, int64_t n_bytes, int64_t *size, int64_t *begin)
+{
+    const int64_t page = sysconf(_SC_PAGESIZE);
+    int64_t padded;
+    if (!bl_checked_add(bl_max_i64(n_bytes, 1), page - 1, &padded))
+        return false;
+    *size = padded - padded % page;
+    *begin = 0;
+    if (pool->mode == BL_MEMORY_EXACT)
+        *begin = (*size - n_bytes) - (*size - n_bytes) % EXACT_ALIGNMENT;
+    return true;
+}
+
+/* A row for a block of its own pages; address NULL when there is none. */
+static bl_block take_exact(bl_pool *pool, int64_t n_bytes)
+{
+    bl_block block = {.n_bytes = n_bytes, .is_exact = true};
+    int64_t size, begin;
+    char *pages = exact_layout(pool, n_bytes, &size, &begin) ? pool->source.take_pages(pool->source.state, size) : NULL;
+    if (pages == NULL)
+        return block;
+    block.address = pages + begin;
+    block.before = (int)bl_min_i64(begin, BL_ZONE_BYTES);
+    block.behind = (int)bl_min_i64(size - begin - n_bytes, BL_ZONE_BYTES);
+    pool->in_use += size;
+    pool->peak = bl_max_i64(pool->peak, pool->in_use);
+    return block;
+}
+
+static void give_exact(bl_pool *pool, const bl_block *block)
+{
+    int64_t size, begin;
+    if (!exact_layout(pool, block->n_bytes, &size, &begin))
+        return;
+    pool->in_use -= size;
+    pool->source.give_pages(pool->source.state, block->address - begin, size);
+}
+
+/* A row for a pooled block with its zones; address NULL when there is no memory. */
+static bl_block take_zoned(bl_pool *pool, int64_t n_bytes)
+{
+    bl_block block = {.n_bytes = n_bytes, .before = pool->zone, .behind = pool->zone};
+    int64_t all;
+    char *raw = bl_checked_add(n_bytes, 2 * pool->zone, &all) ? take_raw(pool, all) : NULL;
+    if (raw == NULL)
+        return block;
+    block.address = raw + pool->zone;
+    const bl_block *held = bl_block_find(&pool->blocks, block.address);
+    block.generation = held != NULL ? held->generation : 0;
+    return block;
+}
+
+static void *take_watched(bl_pool *pool, int64_t n_bytes)
+{
+    bl_block block = {0};
+    if (n_bytes < 0 || !bl_block_reserve(&pool->blocks))
+        return NULL;
+    if (is_exact(pool))
+        block = take_exact(pool, n_bytes);
+    if (block.address == NULL) {
+        block = take_zoned(pool, n_bytes);
+        if (block.address == NULL)
+            return NULL;
+        if (is_exact(pool))
+            pool->is_out_of_mappings = true;
+    }
+    block.serial = ++pool->serial;
+    *bl_block_put(&pool->blocks, block.address) = block;
+    unsigned char *begin = seen(pool, &block);
+    bl_block_fence(&block, begin);
+    if (pool->poison)
+        bl_block_poison_fresh(&block, begin);
+    return block.address;
+}
+
+static void note_damage(bl_pool *pool, const bl_block *block, unsigned char *begin)
+{
+    bl_redzone_damage damage;
+    while (bl_block_damage(block, begin, &damage))
+        if (pool->n_damages < N_DAMAGES)
+            pool->damage[pool->n_damages++] = damage;
+}
+
+static void give_watched(bl_pool *pool, void *address)
+{
+    bl_block *row = bl_block_find(&pool->blocks, address);
+    if (row == NULL || row->is_held)
+        return;
+    unsigned char *begin = seen(pool, row);
+    note_damage(pool, row, begin);
+    row->is_held = true;
+    row->generation++;
+    const bl_block block = *row;
+    if (block.is_exact) {
+        bl_block_remove(&pool->blocks, address);
+        give_exact(pool, &block);
+        return;
+    }
+    if (pool->poison)
+        bl_block_poison_freed(&block, begin);
+    give_raw(pool, block.address - block.before, block.n_bytes + block.before + block.behind);
+}
+
+void *bl_pool_take(bl_pool *pool, int64_t n_bytes)
+{
+    return pool->is_watching ? take_watched(pool, n_bytes) : take_raw(pool, n_bytes);
+}
+
+void bl_pool_give(bl_pool *pool, void *block, int64_t n_bytes)
+{
+    if (block == NULL)
+        return;
+    if (pool->is_watching)
+        give_watched(pool, block);
+    else
+        give_raw(pool, block, n_bytes);
 }
 
 void bl_pool_memory(const bl_pool *pool, int64_t *in_use, int64_t *held, int64_t *peak)
@@ -144,14 +299,28 @@ void bl_pool_memory(const bl_pool *pool, int64_t *in_use, int64_t *held, int64_t
     *peak = pool->peak;
 }
 
-bool bl_pool_damage(bl_pool *pool, bool look, bl_redzone_damage *out)
+/* The block in use that was taken first of those that are damaged. */
+static const bl_block *first_damaged(const bl_pool *pool)
 {
-    (void)pool, (void)look, (void)out;
-    return false;
+    const bl_block *first = NULL;
+    for (int64_t i = 0; i < pool->blocks.capacity; i++) {
+        const bl_block *row = &pool->blocks.row[i];
+        if (row->address != NULL && !row->is_held && (first == NULL || row->serial < first->serial) &&
+            bl_block_is_damaged(row, seen(pool, row)))
+            first = row;
+    }
+    return first;
 }
 
-bool bl_pool_is_out_of_mappings(const bl_pool *pool)
+bool bl_pool_damage(bl_pool *pool, bool look, bl_redzone_damage *out)
 {
-    (void)pool;
-    return false;
+    if (pool->n_damages > 0) {
+        *out = pool->damage[0];
+        memmove(pool->damage, pool->damage + 1, (size_t)--pool->n_damages * sizeof *out);
+        return true;
+    }
+    const bl_block *block = look && pool->zone > 0 ? first_damaged(pool) : NULL;
+    return block != NULL && bl_block_damage(block, seen(pool, block), out);
 }
+
+bool bl_pool_is_out_of_mappings(const bl_pool *pool) { return pool->is_out_of_mappings; }

@@ -3,13 +3,17 @@
  *
  *   POOL     blocks of size classes, kept for re-use when they are given back
  *   REDZONE  the same, with 64 bytes of a known pattern before and behind each, looked at when a block is given back
- *            and by bl_pool_check
+ *            and by bl_pool_damage
  *   EXACT    every block its own pages, really given back; it ends (or begins) at an inaccessible page, so that the
- *            first byte past it (before it) cannot be touched.  When the process has no mappings left, further blocks
- *            are red-zoned ones, and `is_out_of_mappings` says so
+ *            first byte past it (before it) cannot be touched.  Blocks are aligned to 8 bytes here: the up to 7 bytes
+ *            between an odd end and the page are a red zone, as are the 64 bytes on the far side that lie in its own
+ *            pages.  A block of no bytes has no byte that can be touched when it is right-aligned.  When the process
+ *            has no mappings left, further blocks are red-zoned ones, and `is_out_of_mappings` says so
  *
- * Poison: a fresh block is filled with a NaN pattern, a block given back with another that carries its generation.
- * Book-keeping lies outside of the blocks: a stray write into one cannot spoil it. */
+ * In the other modes blocks are aligned to 64 bytes.  Poison: a fresh block is filled with a pattern that is NaN in
+ * every float dtype and far out of range as an integer, a block given back (and held) with another that carries its
+ * generation.  Book-keeping lies outside of the blocks: a stray write into one cannot spoil it.
+ * One thread uses a pool at a time. */
 #ifndef BL_DEVICE_POOL_H
 #define BL_DEVICE_POOL_H
 
@@ -59,14 +63,20 @@ typedef struct bl_redzone_damage {
     void *block;     /* beside which it lies */
     int64_t n_bytes; /* of the block, as it was asked for */
     bool is_behind;  /* else before */
-    int64_t first;   /* distance of the first changed byte from the block's end (or of the last from its begin), from 1 */
+    int64_t first;   /* distance of the nearest changed byte from the block's end (or its begin), from 1 */
     int64_t n_changed;
 } bl_redzone_damage;
 
 /* The next damage found when blocks were given back, oldest first, and then in a look at all blocks in use: false when
- * there is none.  Each is told once (the zone is mended).  `look` false: only what giving back found. */
+ * there is none.  Each is told once (the zone is mended).  `look` false: only what giving back found, of which the
+ * first 64 are kept. */
 bool bl_pool_damage(bl_pool *pool, bool look, bl_redzone_damage *out);
-/* Once true, blocks are red-zoned ones instead of exact ones. */
+/* Once true, further blocks are red-zoned ones instead of exact ones. */
 bool bl_pool_is_out_of_mappings(const bl_pool *pool);
+
+/* What 8 bytes of a block tell: memory that nobody wrote, or memory that was given back, in which generation (from
+ * 1, modulo 2^24 - 1; left alone otherwise). */
+typedef enum bl_poison { BL_POISON_NONE = 0, BL_POISON_FRESH = 1, BL_POISON_FREED = 2 } bl_poison;
+bl_poison bl_pool_poison(uint64_t word, int64_t *generation);
 
 #endif
