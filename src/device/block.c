@@ -2,8 +2,9 @@
 /* The table is open addressing with linear probing, at most half full; a removal closes the gap, so that there are no
  * tombstones.
  *
- * Patterns are made of 16-bit words that are quiet NaNs in f16 and bf16, hence also in f32 and f64; as integers they
- * are far out of any range.  Zone 0x7fd3, fresh 0x7fff, given back 0xffc0 and 6 bits of the generation in each of 4. */
+ * Patterns are made of 16-bit words that are quiet NaNs in f16 and bf16, hence in f32, and in f64 by the word on top;
+ * as integers they are far out of any range.  Zone 0x7ffb, fresh 0x7fff, given back 0xffc0 with 5 bits of the
+ * generation in each of three words, and 0xfff8 with 2 more on top. */
 #include "device/block.h"
 
 #include <string.h>
@@ -11,10 +12,9 @@
 #include "base/checked.h"
 #include "base/memory.h"
 
-static const uint64_t zone_word = UINT64_C(0x7fd37fd37fd37fd3), fresh_word = UINT64_C(0x7fff7fff7fff7fff),
-                      freed_word = UINT64_C(0xffc0ffc0ffc0ffc0);
-/* One less than fit, so that -1 is no generation. */
-static const int64_t n_generations = (1 << 24) - 1;
+static const uint64_t zone_word = UINT64_C(0x7ffb7ffb7ffb7ffb), fresh_word = UINT64_C(0x7fff7fff7fff7fff),
+                      freed_word = UINT64_C(0xfff8ffc0ffc0ffc0);
+static const uint64_t generation_bits = UINT64_C(0x0003001f001f001f);
 
 /* Where the search for an address begins (Fibonacci hashing). */
 static int64_t home(const bl_block_table *table, const void *address)
@@ -140,20 +140,20 @@ void bl_block_poison_fresh(const bl_block *block, unsigned char *begin) { fill(b
 
 void bl_block_poison_freed(const bl_block *block, unsigned char *begin)
 {
-    uint64_t generation = (uint64_t)(block->generation % n_generations), word = freed_word;
+    uint64_t generation = (uint64_t)block->generation, word = 0;
     for (int digit = 0; digit < 4; digit++)
-        word |= (generation >> (6 * digit) & 63) << (16 * digit);
-    fill(begin, block->n_bytes, word);
+        word |= (generation >> (5 * digit) & 31) << (16 * digit);
+    fill(begin, block->n_bytes, freed_word | (word & generation_bits));
 }
 
 bl_poison bl_pool_poison(uint64_t word, int64_t *generation)
 {
     if (word == fresh_word)
         return BL_POISON_FRESH;
-    if ((word & freed_word) != freed_word || word == UINT64_MAX)
+    if ((word & ~generation_bits) != freed_word)
         return BL_POISON_NONE;
     *generation = 0;
     for (int digit = 0; digit < 4; digit++)
-        *generation |= (int64_t)(word >> (16 * digit) & 63) << (6 * digit);
+        *generation |= (int64_t)((word & generation_bits) >> (16 * digit) & 31) << (5 * digit);
     return BL_POISON_FREED;
 }

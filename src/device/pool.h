@@ -75,7 +75,7 @@ bool bl_pool_damage(bl_pool *pool, bool look, bl_redzone_damage *out);
 bool bl_pool_is_out_of_mappings(const bl_pool *pool);
 
 /* What 8 bytes of a block tell: memory that nobody wrote, or memory that was given back, in which generation (from
- * 1, modulo 2^24 - 1; left alone otherwise). */
+ * 1, modulo 2^17; left alone otherwise). */
 typedef enum bl_poison { BL_POISON_NONE = 0, BL_POISON_FRESH = 1, BL_POISON_FREED = 2 } bl_poison;
 bl_poison bl_pool_poison(uint64_t word, int64_t *generation);
 
