@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "report/fault_words.h"
+#include "report/reason.h"
+
 void bl_report_fault_init(bl_report_fault *fault, belay_code code)
 {
     memset(fault, 0, sizeof *fault);
@@ -54,7 +57,7 @@ void bl_report_coordinates(const belay_shape *shape, int64_t element, bl_text *o
     bl_report_shape(&at, out);
 }
 
-static const char *name_of(const bl_report_tensor *t) { return t->name[0] != '\0' ? t->name : t->role; }
+const char *bl_report_tensor_name(const bl_report_tensor *t) { return t->name[0] != '\0' ? t->name : t->role; }
 
 /* Names and texts may come from files. */
 static void add_safe(bl_text *out, const char *text)
@@ -75,16 +78,16 @@ static int64_t n_elements(const belay_shape *shape)
 static void describe_element(const bl_report_fault *f, bl_text *out)
 {
     const bl_report_tensor *t = &f->tensor[f->operand];
-    add_safe(out, name_of(t));
+    add_safe(out, bl_report_tensor_name(t));
     bl_report_coordinates(&t->shape, f->element, out);
     bl_text_format(out, " is %" PRId64 ", outside [0, %" PRId64 ")", f->got, f->limit);
     if (f->table >= 0) {
         bl_text_add(out, " of ");
-        add_safe(out, name_of(&f->tensor[f->table]));
+        add_safe(out, bl_report_tensor_name(&f->tensor[f->table]));
     }
 }
 
-static void describe_what(const bl_report_fault *f, bl_text *out)
+void bl_report_fault_headline(const bl_report_fault *f, bl_text *out)
 {
     if (f->what[0] != '\0')
         add_safe(out, f->what);
@@ -94,7 +97,7 @@ static void describe_what(const bl_report_fault *f, bl_text *out)
         bl_text_add(out, belay_code_why(f->code));
 }
 
-static const char *device_of(const bl_report_fault *f, const bl_report_tensor *t)
+const char *bl_report_tensor_device(const bl_report_fault *f, const bl_report_tensor *t)
 {
     return t->device[0] != '\0' ? t->device : f->device;
 }
@@ -105,9 +108,9 @@ static bool is_on_several_devices(const bl_report_fault *f)
     for (int i = 0; i < f->n_tensors; i++) {
         if (f->tensor[i].is_absent)
             continue;
-        if (first != NULL && strcmp(first, device_of(f, &f->tensor[i])) != 0)
+        if (first != NULL && strcmp(first, bl_report_tensor_device(f, &f->tensor[i])) != 0)
             return true;
-        first = device_of(f, &f->tensor[i]);
+        first = bl_report_tensor_device(f, &f->tensor[i]);
     }
     return false;
 }
@@ -122,9 +125,9 @@ static void describe_tensors(const bl_report_fault *f, bl_text *out)
         const bl_report_tensor *t = &f->tensor[i];
         if (t->is_absent)
             continue;
-        device = device_of(f, t);
+        device = bl_report_tensor_device(f, t);
         bl_text_add(out, n_told++ == 0 ? "    tensors: " : "; ");
-        add_safe(out, name_of(t));
+        add_safe(out, bl_report_tensor_name(t));
         bl_text_add(out, " ");
         bl_report_shape(&t->shape, out);
         bl_text_format(out, " %s", belay_dtype_name(t->dtype));
@@ -141,7 +144,10 @@ static void describe_tensors(const bl_report_fault *f, bl_text *out)
 
 static void describe_values(const bl_report_fault *f, bl_text *out)
 {
-    if (f->count == 0 || f->operand < 0)
+    if (f->count > 0 && f->n_items > 0)
+        bl_text_format(out, "    bad: %" PRIu64 " time%s in a launch of %" PRId64 " item%s\n", f->count,
+                       f->count > 1 ? "s" : "", f->n_items, f->n_items > 1 ? "s" : "");
+    if (f->count == 0 || f->operand < 0 || f->n_items > 0)
         return;
     bl_text_format(out, "    bad: %" PRIu64 " of %" PRId64 " elements", f->count,
                    n_elements(&f->tensor[f->operand].shape));
@@ -166,20 +172,13 @@ static void describe_position(const bl_report_fault *f, bl_text *out)
                        f->epoch, f->position, f->micro_batch, f->step, f->rank);
 }
 
-/* What the value itself says about the cause. */
-static const char *hint_of(const bl_report_fault *f)
+const char *bl_report_fault_advice(const bl_report_fault *f)
 {
-    if (f->operand < 0 || f->element < 0 || f->code == BELAY_NUM_CAST)
-        return NULL;
-    if (f->got == f->limit && f->code == BELAY_INDEX_LABEL)
-        return "the value equals the bound: labels may be counted from 1";
-    if (f->got == f->limit)
-        return "the value equals the bound: off by one, or a padding id of its own that the table has no row for";
-    if (f->got < 0)
-        return "a negative value: an ignore value, or an unsigned number that wrapped";
-    if (f->got > INT32_MAX)
-        return "a huge value: memory that was never filled, or a float that was cast";
-    return NULL;
+    if (f->advice[0] != '\0')
+        return f->advice;
+    const bl_report_reason *reason = bl_report_reason_find(f);
+    bool is_refused = belay_code_severity(f->code) != BELAY_SEVERITY_WARNING;
+    return reason != NULL && is_refused ? reason->advice : belay_code_advice(f->code);
 }
 
 static void add_lines(bl_text *out, const char *lines)
@@ -229,6 +228,11 @@ static void describe_call(const bl_report_fault *f, bl_text *out)
     }
     describe_launch(f, out);
     bl_text_add(out, "\n");
+    if (f->site[0] == '\0' || f->source[0] == '\0')
+        return;
+    bl_text_add(out, "    source: ");
+    add_safe(out, f->source);
+    bl_text_add(out, "\n");
 }
 
 /* The other places that have to do with it. */
@@ -250,7 +254,7 @@ static void describe_others(const bl_report_fault *f, bl_text *out)
 void bl_report_fault_describe(const bl_report_fault *f, bl_text *out)
 {
     bl_text_add(out, "belay: ");
-    describe_what(f, out);
+    bl_report_fault_headline(f, out);
     bl_text_format(out, " (%s)\n", belay_code_name(f->code));
     describe_call(f, out);
     describe_others(f, out);
@@ -261,83 +265,10 @@ void bl_report_fault_describe(const bl_report_fault *f, bl_text *out)
     if (f->n_echoes > 0)
         bl_text_format(out, "    echoes: %" PRIu64 " later fault%s of the same cause\n", f->n_echoes,
                        f->n_echoes > 1 ? "s" : "");
-    const char *hint = hint_of(f);
-    if (hint != NULL)
-        bl_text_format(out, "    hint: %s\n", hint);
+    const bl_report_reason *reason = bl_report_reason_find(f);
+    if (reason != NULL)
+        bl_text_format(out, "    likely: %s\n", reason->likely);
     bl_text_add(out, "    try: ");
-    add_safe(out, f->advice[0] != '\0' ? f->advice : belay_code_advice(f->code));
+    add_safe(out, bl_report_fault_advice(f));
     bl_text_add(out, "\n");
-}
-
-static void json_string(const char *key, const char *value, bl_text *out)
-{
-    bl_text_format(out, "\"%s\":\"", key);
-    for (const char *c = value; *c != '\0';) {
-        int length = bl_utf8_length(c, (int64_t)strnlen(c, 4));
-        unsigned char byte = (unsigned char)*c;
-        if (byte == '"' || byte == '\\')
-            bl_text_format(out, "\\%c", byte);
-        else if (length == 0)
-            bl_text_add(out, "\\ufffd");
-        else if (byte < 0x20)
-            bl_text_format(out, "\\u%04x", byte);
-        else
-            bl_text_add_bytes(out, c, length);
-        c += length > 0 ? length : 1;
-    }
-    bl_text_add(out, "\"");
-}
-
-static void json_shape(const belay_shape *shape, bl_text *out) { bl_report_shape(shape, out); }
-
-static void json_tensors(const bl_report_fault *f, bl_text *out)
-{
-    bl_text_add(out, ",\"tensors\":[");
-    int n_told = 0;
-    for (int i = 0; i < f->n_tensors; i++) {
-        if (f->tensor[i].is_absent)
-            continue;
-        bl_text_add(out, n_told++ > 0 ? ",{" : "{");
-        json_string("name", name_of(&f->tensor[i]), out);
-        bl_text_add(out, ",\"shape\":");
-        json_shape(&f->tensor[i].shape, out);
-        bl_text_add(out, ",");
-        json_string("dtype", belay_dtype_name(f->tensor[i].dtype), out);
-        bl_text_add(out, "}");
-    }
-    bl_text_add(out, "]");
-}
-
-void bl_report_fault_json(const bl_report_fault *f, bl_text *out)
-{
-    bl_text what = {0};
-    describe_what(f, &what);
-    bl_text_add(out, "{");
-    json_string("code", belay_code_name(f->code), out);
-    bl_text_add(out, ",");
-    json_string("what", bl_text_get(&what), out);
-    bl_text_fini(&what);
-    const struct {
-        const char *key, *value;
-    } strings[] = {{"op", f->op}, {"layer", f->layer}, {"site", f->site}, {"device", f->device}, {"sample", f->sample}};
-    for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
-        if (strings[i].value[0] != '\0') {
-            bl_text_add(out, ",");
-            json_string(strings[i].key, strings[i].value, out);
-        }
-    if (f->operand >= 0 && f->element >= 0) {
-        bl_text_add(out, ",");
-        json_string("tensor", name_of(&f->tensor[f->operand]), out);
-        bl_text_add(out, ",\"at\":");
-        bl_report_coordinates(&f->tensor[f->operand].shape, f->element, out);
-        bl_text_format(out, ",\"got\":%" PRId64 ",\"limit\":%" PRId64 ",\"count\":%" PRIu64, f->got, f->limit,
-                       f->count);
-    }
-    if (f->n_tensors > 0)
-        json_tensors(f, out);
-    if (f->has_position)
-        bl_text_format(out,
-                       ",\"epoch\":%" PRIu32 ",\"batch\":%" PRIu32 ",\"micro_batch\":%" PRIu32 ",\"step\":%" PRIu64,
-                       f->epoch, f->position, f->micro_batch, f->step);
-    bl_text_format(out, ",\"rank\":%d}", f->rank);
 }

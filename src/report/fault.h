@@ -29,6 +29,7 @@ typedef struct bl_report_fault {
     bool is_backward;
     char layer[128];
     char site[256];
+    char source[104];     /* the line of source there, "" where it is not known or the site is a label */
     char surfaced[256];   /* the call at which it was learned, where that is not its own site */
     uint64_t launch;      /* serial of its launch, 0: none; told with a stream or the place where it surfaced */
     char stream[64];      /* "": the default one */
@@ -44,6 +45,8 @@ typedef struct bl_report_fault {
     int operand; /* with the bad element; -1: none */
     int table;   /* operand that it selects from; -1: none */
     int64_t element, got, limit;
+    int64_t n_items; /* of a kernel of the user's own: there `element` is an item; 0: it is an element */
+    int axis;        /* and this the axis of `operand` on which `got` is a coordinate */
     uint64_t count;
     int n_values; /* first distinct bad values */
     int64_t value[4];
@@ -63,7 +66,12 @@ void bl_report_fault_fact(bl_report_fault *fault, const char *format, ...) __att
 /* Headline, facts and advice as the paragraph of the command line, ended by a newline. */
 void bl_report_fault_describe(const bl_report_fault *fault, bl_text *out);
 
-/* One line of faults.jsonl: an object without newline. */
+/* All of that and every other fact as a JSON object without newline: a line of faults.jsonl begins with it.  What is
+ * empty has no key.  "code", "what", "op", "layer", "site", "device", "sample"; "tensor", "at", "got", "limit", "count"
+ * of the bad element; "tensors" (each "name", "shape", "dtype", "role", "device", "output"); "epoch", "batch",
+ * "micro_batch", "step"; "rank", "number" (of the code), "severity", "backward", "sample_row", "operand", "table",
+ * "element", "values", "source", "surfaced", "launch", "stream", "other", "other_site", "other_stream", "echoes",
+ * "facts", "reason" (the row's name), "likely", "try", "text" (the paragraph). */
 void bl_report_fault_json(const bl_report_fault *fault, bl_text *out);
 
 /* "[64, 20]" and the coordinates of a linear element, "[3, 17]". */

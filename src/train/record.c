@@ -86,18 +86,13 @@ static belay_code no_memory(bl_trainer *t) { return bl_file_no_memory(&t->error,
 /* The fault's own object with the rest added. */
 static belay_code add_rest(bl_trainer *t, json_t *line, const bl_report_fault *fault, const char *policy)
 {
-    bl_text words = {0};
-    bl_report_fault_describe(fault, &words);
     const char *what = belay_code_severity(fault->code) == BELAY_SEVERITY_WARNING ? "warned" : policy;
     json_object_set_new(line, "policy", json_string(what));
     if (t->told->batch != NULL)
         json_object_update(line, t->told->batch);
     if (t->told->n_lost > 0)
         json_object_set_new(line, "faults_not_kept", json_integer(t->told->n_lost));
-    json_object_set_new(line, "text", json_string(bl_text_get(&words)));
-    bool is_whole = !words.failed && !bl_json_out_of_memory();
-    bl_text_fini(&words);
-    return is_whole ? BELAY_OK : no_memory(t);
+    return bl_json_out_of_memory() ? no_memory(t) : BELAY_OK;
 }
 
 static belay_code write_line(bl_trainer *t, const json_t *line)

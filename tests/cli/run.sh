@@ -27,7 +27,7 @@ unset NO_COLOR OMP_NUM_THREADS OPENBLAS_NUM_THREADS
 cd "$work/here"
 
 filter() {
-    sed -E -e 's/[0-9]+ samples\/s/N samples\/s/g' -e 's/[0-9]\.[0-9]{4}/N.NNNN/g' -e 's/(called at:? ).*/\1SITE/' -e 's/in use: [0-9]+ bytes, held: [0-9]+/in use: N bytes, held: N/' \
+    sed -E -e '/^    source: /d' -e 's/[0-9]+ samples\/s/N samples\/s/g' -e 's/[0-9]\.[0-9]{4}/N.NNNN/g' -e 's/(called at:? ).*/\1SITE/' -e 's/in use: [0-9]+ bytes, held: [0-9]+/in use: N bytes, held: N/' \
         -e "s|$work/here|HERE|g" "$1" | sed -e "s/^/$2| /" -e 's/ $//'
 }
 
