@@ -26,6 +26,7 @@ extern void *blas_memory_alloc(int place) __attribute__((weak));
 extern void blas_memory_free(void *buffer) __attribute__((weak));
 
 static int callers_ready;
+static int most_threads = 1, callers_beside;
 
 static int64_t stack_mib(void)
 {
@@ -85,7 +86,10 @@ static void take_memory(int threads, int buffers)
 
 belay_code bl_cpu_blas_open(int threads, bl_error *error)
 {
-    int callers = threads < BL_CPU_MOST_CALLERS ? threads : BL_CPU_MOST_CALLERS;
+    int beside = __atomic_load_n(&callers_beside, __ATOMIC_ACQUIRE);
+    int callers = threads + beside < BL_CPU_MOST_CALLERS ? threads + beside : BL_CPU_MOST_CALLERS;
+    if (threads > __atomic_load_n(&most_threads, __ATOMIC_ACQUIRE))
+        __atomic_store_n(&most_threads, threads, __ATOMIC_RELEASE);
     if (callers <= __atomic_load_n(&callers_ready, __ATOMIC_ACQUIRE))
         return BELAY_OK;
     int64_t buffers = bl_min_i64(callers + n_workers(), bl_min_i64(n_places() - n_workers(), MOST_BUFFERS));
@@ -94,6 +98,12 @@ belay_code bl_cpu_blas_open(int threads, bl_error *error)
     take_memory(threads, (int)buffers);
     __atomic_store_n(&callers_ready, callers, __ATOMIC_RELEASE);
     return BELAY_OK;
+}
+
+belay_code bl_cpu_blas_open_beside(bl_error *error)
+{
+    __atomic_store_n(&callers_beside, 1, __ATOMIC_RELEASE);
+    return bl_cpu_blas_open(__atomic_load_n(&most_threads, __ATOMIC_ACQUIRE), error);
 }
 
 bool bl_cpu_blas_is_open(void) { return __atomic_load_n(&callers_ready, __ATOMIC_ACQUIRE) > 0; }
@@ -105,6 +115,12 @@ const char *bl_cpu_blas_describe(void) { return openblas_get_config(); }
 belay_code bl_cpu_blas_open(int threads, bl_error *error)
 {
     (void)threads, (void)error;
+    return BELAY_OK;
+}
+
+belay_code bl_cpu_blas_open_beside(bl_error *error)
+{
+    (void)error;
     return BELAY_OK;
 }
 

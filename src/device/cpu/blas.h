@@ -14,6 +14,10 @@ enum { BL_CPU_MOST_CALLERS = 48 };
  * hangs or aborts.  mem.exhausted when the system does not give that much address space. */
 BL_MUST_USE belay_code bl_cpu_blas_open(int threads, bl_error *error);
 
+/* Readies it for one caller more than the most threads that are asked for before or after: all software devices together
+ * are one. */
+BL_MUST_USE belay_code bl_cpu_blas_open_beside(bl_error *error);
+
 /* Whether that has succeeded in this process.  If not, a thread that OpenBLAS started when it was loaded may be waiting
  * for memory for ever, and so may the exit handlers that join it. */
 bool bl_cpu_blas_is_open(void);

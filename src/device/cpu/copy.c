@@ -210,7 +210,11 @@ static void copy_range(const bl_launch *l, int64_t begin, int64_t end)
 void bl_cpu_run_copy(bl_cpu *cpu, const bl_launch *l)
 {
     int n_threads = bl_cpu_threads_for(cpu, l->n_items);
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    if (n_threads == 1) {
+        copy_range(l, 0, l->n_items);
+        return;
+    }
+#pragma omp parallel num_threads(n_threads)
     {
         int part = omp_get_thread_num(), parts = omp_get_num_threads();
         copy_range(l, l->n_items / parts * part, part == parts - 1 ? l->n_items : l->n_items / parts * (part + 1));
@@ -232,22 +236,32 @@ static void spread_row(int dtype, char *first, const char *g, int64_t inner, dou
     }
 }
 
-void bl_cpu_run_spread(bl_cpu *cpu, const bl_launch *l)
+static void spread_outer(const bl_launch *l, int64_t o)
 {
-    int64_t outer = l->dim[0], inner = l->dim[1], reduced = l->dim[2];
+    int64_t inner = l->dim[1], reduced = l->dim[2];
     const bl_operand *g = &l->operand[0], *x = &l->operand[1];
     int64_t size = belay_dtype_size(g->dtype);
-    int n_threads = (int)bl_min_i64(bl_cpu_threads_for(cpu, l->work), bl_max_i64(outer, 1));
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_threads > 1)
-    for (int64_t o = 0; o < outer; o++) {
-        char *first = (char *)x->data + o * reduced * inner * size;
-        if (reduced > 0)
-            spread_row(g->dtype, first, (const char *)g->data + o * inner * size, inner, l->params.f[0]);
-        for (int64_t k = 1; k < reduced && inner > 1; k++)
-            memcpy(first + k * inner * size, first, (size_t)(inner * size));
-        for (int64_t done = 1, n; done < reduced && inner == 1; done += n) { /* doubled until it is whole */
-            n = bl_min_i64(done, reduced - done);
-            memcpy(first + done * size, first, (size_t)(n * size));
-        }
+    char *first = (char *)x->data + o * reduced * inner * size;
+    if (reduced > 0)
+        spread_row(g->dtype, first, (const char *)g->data + o * inner * size, inner, l->params.f[0]);
+    for (int64_t k = 1; k < reduced && inner > 1; k++)
+        memcpy(first + k * inner * size, first, (size_t)(inner * size));
+    for (int64_t done = 1, n; done < reduced && inner == 1; done += n) { /* doubled until it is whole */
+        n = bl_min_i64(done, reduced - done);
+        memcpy(first + done * size, first, (size_t)(n * size));
     }
+}
+
+void bl_cpu_run_spread(bl_cpu *cpu, const bl_launch *l)
+{
+    int64_t outer = l->dim[0];
+    int n_threads = (int)bl_min_i64(bl_cpu_threads_for(cpu, l->work), bl_max_i64(outer, 1));
+    if (n_threads == 1) {
+        for (int64_t o = 0; o < outer; o++)
+            spread_outer(l, o);
+        return;
+    }
+#pragma omp parallel for schedule(static) num_threads(n_threads)
+    for (int64_t o = 0; o < outer; o++)
+        spread_outer(l, o);
 }
