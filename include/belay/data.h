@@ -121,7 +121,9 @@ typedef struct belay_sample {
 
 /* Fills `sample` with number `index` (0 .. n_samples - 1); any code but BELAY_OK refuses it: the batch then faults with
  * data.worker, which names the sample, or with mem.exhausted, where get gives that: it ends a run.  Called from as many
- * threads at once as the loader has workers.  Must not call Belay with the context. */
+ * threads at once as the loader has workers.  There, a call of Belay with the context does nothing, gives nil or the
+ * code, and refuses the sample: the batch faults with place.worker, which names the call's line and the sample.  A
+ * context that get itself opens on that thread may be used on it. */
 typedef belay_code (*belay_sample_get)(void *state, int64_t index, belay_sample *sample);
 
 /* From a callback.  `state` is the caller's and outlives the dataset.  The result of each get is checked: the number of

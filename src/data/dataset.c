@@ -15,7 +15,7 @@
 static belay_dataset nil_dataset;
 
 belay_dataset *bl_data_dataset_nil(void) { return &nil_dataset; }
-bool belay_dataset_is_nil(const belay_dataset *dataset) { return dataset == NULL || dataset->object.ctx == NULL; }
+bool belay_dataset_is_nil(const belay_dataset *dataset) { return !BL_ASK(bl_data_context(dataset)); }
 
 static void fini_dataset(void *object)
 {
@@ -49,23 +49,40 @@ belay_dataset *bl_data_dataset_fail(belay_dataset *dataset, const bl_error *erro
     return &nil_dataset;
 }
 
-void belay_dataset_close(belay_dataset *dataset) { bl_data_object_close(dataset); }
+void belay_dataset_close(belay_dataset *dataset)
+{
+    if (BL_ASK(bl_data_context(dataset)))
+        bl_data_object_close(dataset);
+}
 
 /* ---- questions -------------------------------------------------------------------------------------------------- */
 
-int64_t belay_dataset_n_samples(const belay_dataset *dataset) { return dataset != NULL ? dataset->n_samples : 0; }
-int64_t belay_dataset_seq(const belay_dataset *dataset) { return dataset != NULL ? dataset->seq : 0; }
-int64_t belay_dataset_n_tokens(const belay_dataset *dataset) { return dataset != NULL ? dataset->n_tokens : 0; }
-int64_t belay_dataset_n_classes(const belay_dataset *dataset) { return dataset != NULL ? dataset->n_classes : 0; }
+int64_t belay_dataset_n_samples(const belay_dataset *dataset)
+{
+    return BL_ASK(bl_data_context(dataset)) ? dataset->n_samples : 0;
+}
+
+int64_t belay_dataset_seq(const belay_dataset *dataset) { return BL_ASK(bl_data_context(dataset)) ? dataset->seq : 0; }
+
+int64_t belay_dataset_n_tokens(const belay_dataset *dataset)
+{
+    return BL_ASK(bl_data_context(dataset)) ? dataset->n_tokens : 0;
+}
+
+int64_t belay_dataset_n_classes(const belay_dataset *dataset)
+{
+    return BL_ASK(bl_data_context(dataset)) ? dataset->n_classes : 0;
+}
 
 belay_tokenizer *belay_dataset_tokenizer(const belay_dataset *dataset)
 {
-    return dataset != NULL && dataset->tokenizer != NULL ? dataset->tokenizer : bl_data_tokenizer_nil();
+    return BL_ASK(bl_data_context(dataset)) && dataset->tokenizer != NULL ? dataset->tokenizer
+                                                                          : bl_data_tokenizer_nil();
 }
 
 belay_labels *belay_dataset_labels(const belay_dataset *dataset)
 {
-    return dataset != NULL && dataset->labels != NULL ? dataset->labels : bl_data_labels_nil();
+    return BL_ASK(bl_data_context(dataset)) && dataset->labels != NULL ? dataset->labels : bl_data_labels_nil();
 }
 
 /* ---- ids from the caller ---------------------------------------------------------------------------------------- */

@@ -9,10 +9,12 @@
 #include "data/fill.h"
 #include "data/order.h"
 #include "data/words.h"
+#include "tensor/caller.h"
 
 typedef struct worker {
     struct bl_data_feed *feed;
     bl_data_hand hand;
+    bl_caller_worker caller; /* what contexts know it by */
     pthread_t thread;
     bool is_running;
 } worker;
@@ -57,6 +59,7 @@ static void *work(void *argument)
 {
     worker *me = argument;
     bl_data_feed *feed = me->feed;
+    bl_caller_here = &me->caller;
     pthread_mutex_lock(&feed->mutex);
     while (!feed->is_stopping) {
         if (!may_fill(feed)) {
@@ -160,6 +163,7 @@ static belay_code start_workers(bl_data_feed *feed, bl_error *error)
     for (int64_t i = 0; i < feed->options.n_workers; i++) {
         worker *w = &feed->workers[i];
         w->feed = feed;
+        w->caller.number = i;
         TRY(bl_data_hand_init(&w->hand, feed->dataset, error));
         if (!start(w))
             break;

@@ -29,8 +29,10 @@ typedef struct bl_data_batch {
     int64_t *lines;   /* 0: none */
     int64_t *files;   /* offset of the name in `names`, -1: none */
     bl_text names;    /* each ended by a NUL */
-    belay_code code;  /* of a sample refused: data.worker or mem.exhausted; then `error` and the origins hold */
-    int64_t bad_row;  /* the one refused */
+    belay_code
+        code; /* of a sample refused: data.worker, place.worker or mem.exhausted; then `error` and the origins hold */
+    int64_t bad_row; /* the one refused */
+    uintptr_t site;  /* of the call of Belay for which, place.worker; 0: none */
     bl_error error;
     bool is_ready;
 } bl_data_batch;

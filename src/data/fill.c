@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "data/words.h"
+#include "tensor/caller.h"
 
 enum { GUARD_WORDS = 8 };
 
@@ -100,6 +101,11 @@ static void refuse(bl_data_batch *batch, int64_t row, const bl_error *inner)
 {
     belay_code code = inner->code == BELAY_MEM_EXHAUSTED ? BELAY_MEM_EXHAUSTED : BELAY_DATA_WORKER;
     batch->bad_row = row;
+    if (inner->code == BELAY_PLACE_WORKER && batch->site != 0) {
+        batch->code = bl_error_set(&batch->error, BELAY_PLACE_WORKER, "%s, in the get of sample %" PRId64, inner->what,
+                                   batch->indices[row]);
+        return;
+    }
     batch->code = bl_error_set(&batch->error, code, "sample %" PRId64 " cannot be had", batch->indices[row]);
     if (inner->code == code)
         bl_error_fact(&batch->error, "the dataset: %s", inner->what);
@@ -109,13 +115,26 @@ static void refuse(bl_data_batch *batch, int64_t row, const bl_error *inner)
         bl_error_fact(&batch->error, "%.*s", (int)strlen(inner->facts) - 1, inner->facts);
 }
 
+/* What get gives after a call of Belay that was refused is not the sample. */
+static belay_code check_caller(bl_data_batch *batch, bl_error *error)
+{
+    if (bl_caller_here == NULL || bl_caller_here->site == 0)
+        return BELAY_OK;
+    batch->site = bl_caller_here->site;
+    bl_caller_here->site = 0;
+    bl_error_set(error, BELAY_PLACE_WORKER, "worker %" PRId64 " of the loader used a context", bl_caller_here->number);
+    return BELAY_PLACE_WORKER;
+}
+
 static belay_code fill_row(bl_data_batch *batch, bl_data_hand *hand, int64_t row, belay_sample *sample, bl_error *inner)
 {
     int64_t seq = hand->dataset->seq, *ids = batch->ids + row * seq;
     memset(hand->room, 0, (size_t)seq * sizeof *hand->room);
     for (int i = 0; i < GUARD_WORDS; i++)
         hand->room[seq + i] = GUARD;
-    TRY(hand->dataset->kind->get(hand->dataset, hand->cursor, batch->indices[row], sample, inner));
+    belay_code code = hand->dataset->kind->get(hand->dataset, hand->cursor, batch->indices[row], sample, inner);
+    TRY(check_caller(batch, inner));
+    TRY(code);
     TRY(check_sample(sample, hand->room, seq, inner));
     memset(ids, 0, (size_t)seq * sizeof *ids);
     if (sample->n_ids > 0)
@@ -139,6 +158,7 @@ void bl_data_batch_fill(bl_data_batch *batch, bl_data_hand *hand, const int64_t 
 {
     bl_error inner;
     batch->code = BELAY_OK;
+    batch->site = 0;
     batch->n_samples = n_samples;
     bl_text_clear(&batch->names);
     for (int64_t row = 0; row < n_samples; row++) {

@@ -28,7 +28,7 @@ struct belay_loader {
 
 static belay_loader nil_loader;
 
-bool belay_loader_is_nil(const belay_loader *loader) { return loader == NULL || loader->object.ctx == NULL; }
+bool belay_loader_is_nil(const belay_loader *loader) { return !BL_ASK(bl_data_context(loader)); }
 
 /* ---- making ----------------------------------------------------------------------------------------------------- */
 
@@ -95,10 +95,10 @@ belay_loader *belay_loader_new(belay_dataset *dataset, const belay_loader_option
     static const belay_loader_options defaults;
     const belay_loader_options *o = options != NULL ? options : &defaults;
     bl_error error;
-    if (belay_dataset_is_nil(dataset))
-        return &nil_loader;
-    belay_context *ctx = dataset->object.ctx;
+    belay_context *ctx = bl_data_context(dataset);
     BL_ENTER(ctx);
+    if (ctx == NULL)
+        return &nil_loader;
     belay_code code = check_options(o, &error);
     belay_loader *loader =
         code == BELAY_OK ? bl_data_object_new(ctx, sizeof *loader, fini_loader, &error) : &nil_loader;
@@ -124,7 +124,11 @@ belay_loader *belay_loader_open(belay_context *ctx, const char *path, const bela
     return loader;
 }
 
-void belay_loader_close(belay_loader *loader) { bl_data_object_close(loader); }
+void belay_loader_close(belay_loader *loader)
+{
+    if (BL_ASK(bl_data_context(loader)))
+        bl_data_object_close(loader);
+}
 
 /* ---- batches ---------------------------------------------------------------------------------------------------- */
 
@@ -177,6 +181,8 @@ static belay_code raise_refused(belay_loader *loader)
     bl_report_fault_init(&fault, host->code);
     snprintf(fault.what, sizeof fault.what, "%s", host->error.what);
     snprintf(fault.facts, sizeof fault.facts, "%.760s", host->error.facts);
+    if (host->site != 0)
+        bl_context_site_tell(loader->object.ctx, host->site, &fault);
     describe(loader, host->bad_row, fault.sample, sizeof fault.sample);
     fault.sample_row = host->bad_row;
     return bl_context_fault(loader->object.ctx, &fault);
@@ -225,9 +231,9 @@ static bool hand_over(belay_loader *loader, const bl_data_batch *host, belay_bat
 
 bool belay_loader_next(belay_loader *loader, belay_batch *batch)
 {
+    BL_ENTER(bl_data_context(loader));
     if (belay_loader_is_nil(loader))
         return end(batch);
-    BL_ENTER(loader->object.ctx);
     bl_data_object_hold(loader); /* what is called from here may close it */
     take_back(loader);
     if (!loader->is_begun)
@@ -241,9 +247,9 @@ bool belay_loader_next(belay_loader *loader, belay_batch *batch)
 
 bool belay_loader_get(belay_loader *loader, int64_t position, belay_batch *batch)
 {
+    BL_ENTER(bl_data_context(loader));
     if (belay_loader_is_nil(loader))
         return end(batch);
-    BL_ENTER(loader->object.ctx);
     bl_data_object_hold(loader);
     take_back(loader);
     if (!loader->has_epoch)
@@ -258,37 +264,40 @@ bool belay_loader_get(belay_loader *loader, int64_t position, belay_batch *batch
 
 belay_dataset *belay_loader_dataset(const belay_loader *loader)
 {
-    return belay_loader_is_nil(loader) ? bl_data_dataset_nil() : loader->dataset;
+    return BL_ASK(bl_data_context(loader)) ? loader->dataset : bl_data_dataset_nil();
 }
 
 int64_t belay_loader_n_samples(const belay_loader *loader)
 {
+    BL_ENTER(bl_data_context(loader));
     return belay_dataset_n_samples(belay_loader_dataset(loader));
 }
 
 int64_t belay_loader_n_tokens(const belay_loader *loader)
 {
+    BL_ENTER(bl_data_context(loader));
     return belay_dataset_n_tokens(belay_loader_dataset(loader));
 }
 
 int64_t belay_loader_n_classes(const belay_loader *loader)
 {
+    BL_ENTER(bl_data_context(loader));
     return belay_dataset_n_classes(belay_loader_dataset(loader));
 }
 
 int64_t belay_loader_n_batches(const belay_loader *loader)
 {
-    return belay_loader_is_nil(loader) ? 0 : bl_data_feed_n_batches(loader->feed);
+    return BL_ASK(bl_data_context(loader)) ? bl_data_feed_n_batches(loader->feed) : 0;
 }
 
 int64_t belay_loader_n_workers(const belay_loader *loader)
 {
-    return belay_loader_is_nil(loader) ? 0 : bl_data_feed_n_workers(loader->feed);
+    return BL_ASK(bl_data_context(loader)) ? bl_data_feed_n_workers(loader->feed) : 0;
 }
 
 int64_t belay_loader_origin(const belay_loader *loader, int64_t row, const char **file, int64_t *line)
 {
-    const bl_data_batch *host = belay_loader_is_nil(loader) ? NULL : loader->given;
+    const bl_data_batch *host = BL_ASK(bl_data_context(loader)) ? loader->given : NULL;
     bool is_there = host != NULL && row >= 0 && row < host->n_samples;
     if (file != NULL)
         *file = is_there && host->files[row] >= 0 ? bl_text_get(&host->names) + host->files[row] : NULL;

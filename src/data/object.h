@@ -8,6 +8,7 @@
 #include <belay/types.h>
 
 #include "base/error.h"
+#include "tensor/context.h"
 
 /* The first member of every object. */
 typedef struct bl_data_object {
@@ -25,6 +26,13 @@ void bl_data_object_close(void *pointer);
 
 void *bl_data_object_hold(void *pointer);
 void bl_data_object_drop(void *pointer);
+
+/* The context of an object that may be used by its caller, else NULL. */
+static inline belay_context *bl_data_context(const void *pointer)
+{
+    const bl_data_object *object = pointer;
+    return object != NULL ? bl_context_here(object->ctx) : NULL;
+}
 
 /* False for NULL and a context that could not be opened: makers then give nil objects. */
 bool bl_data_has_context(const belay_context *ctx);

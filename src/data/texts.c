@@ -186,9 +186,9 @@ belay_dataset *belay_dataset_texts(belay_context *ctx, const char *const *texts,
 belay_dataset *belay_dataset_validation(belay_dataset *dataset)
 {
     bl_error error;
+    BL_ENTER(bl_data_context(dataset));
     if (belay_dataset_is_nil(dataset))
         return bl_data_dataset_nil();
-    BL_ENTER(dataset->object.ctx);
     belay_dataset *part = bl_data_dataset_new(dataset->object.ctx, &bl_data_kind_texts);
     if (belay_dataset_is_nil(part))
         return part;

@@ -14,11 +14,8 @@ static belay_labels nil_labels;
 belay_tokenizer *bl_data_tokenizer_nil(void) { return &nil_tokenizer; }
 belay_labels *bl_data_labels_nil(void) { return &nil_labels; }
 
-static bool has_tokenizer(const belay_tokenizer *tokenizer)
-{
-    return tokenizer != NULL && tokenizer->object.ctx != NULL;
-}
-static bool has_labels(const belay_labels *labels) { return labels != NULL && labels->object.ctx != NULL; }
+static bool has_tokenizer(const belay_tokenizer *tokenizer) { return bl_data_context(tokenizer) != NULL; }
+static bool has_labels(const belay_labels *labels) { return bl_data_context(labels) != NULL; }
 
 /* ---- tokenizers ------------------------------------------------------------------------------------------------- */
 
@@ -59,9 +56,9 @@ belay_tokenizer *belay_tokenizer_from_json(belay_context *ctx, const char *json)
 const char *belay_tokenizer_to_json(belay_tokenizer *tokenizer)
 {
     bl_error error;
+    BL_ENTER(bl_data_context(tokenizer));
     if (!has_tokenizer(tokenizer))
         return NULL;
-    BL_ENTER(tokenizer->object.ctx);
     if (tokenizer->json == NULL &&
         bl_data_vocabulary_to_json(&tokenizer->vocabulary, &tokenizer->json, &error) != BELAY_OK)
         bl_data_raise(tokenizer->object.ctx, &error);
@@ -70,11 +67,12 @@ const char *belay_tokenizer_to_json(belay_tokenizer *tokenizer)
 
 int64_t belay_tokenizer_n_tokens(const belay_tokenizer *tokenizer)
 {
-    return has_tokenizer(tokenizer) ? tokenizer->vocabulary.tokens.n + BL_DATA_FIRST_TOKEN : 0;
+    return BL_ASK(bl_data_context(tokenizer)) ? tokenizer->vocabulary.tokens.n + BL_DATA_FIRST_TOKEN : 0;
 }
 
 const char *belay_tokenizer_token(const belay_tokenizer *tokenizer, int64_t id)
 {
+    BL_ENTER(bl_data_context(tokenizer));
     if (id < BL_DATA_FIRST_TOKEN || id >= belay_tokenizer_n_tokens(tokenizer))
         return NULL;
     return bl_data_strings_get(&tokenizer->vocabulary.tokens, id - BL_DATA_FIRST_TOKEN, NULL);
@@ -98,15 +96,19 @@ belay_code belay_tokenizer_encode(belay_tokenizer *tokenizer, const char *text, 
                                   int64_t seq)
 {
     bl_error error;
+    BL_ENTER(bl_data_context(tokenizer));
     if (!has_tokenizer(tokenizer))
-        return BELAY_CONF_ORDER;
-    BL_ENTER(tokenizer->object.ctx);
+        return bl_caller_code(BELAY_CONF_ORDER);
     if (encode(tokenizer, text, n_bytes, ids, seq, &error) == BELAY_OK)
         return BELAY_OK;
     return bl_data_raise(tokenizer->object.ctx, &error);
 }
 
-void belay_tokenizer_free(belay_tokenizer *tokenizer) { bl_data_object_close(tokenizer); }
+void belay_tokenizer_free(belay_tokenizer *tokenizer)
+{
+    if (BL_ASK(bl_data_context(tokenizer)))
+        bl_data_object_close(tokenizer);
+}
 
 /* ---- labels ----------------------------------------------------------------------------------------------------- */
 
@@ -140,18 +142,22 @@ belay_labels *belay_labels_from_json(belay_context *ctx, const char *json)
 const char *belay_labels_to_json(belay_labels *labels)
 {
     bl_error error;
+    BL_ENTER(bl_data_context(labels));
     if (!has_labels(labels))
         return NULL;
-    BL_ENTER(labels->object.ctx);
     if (labels->json == NULL && bl_data_labels_to_json(&labels->set, &labels->json, &error) != BELAY_OK)
         bl_data_raise(labels->object.ctx, &error);
     return labels->json;
 }
 
-int64_t belay_labels_n_classes(const belay_labels *labels) { return has_labels(labels) ? labels->set.n : 0; }
+int64_t belay_labels_n_classes(const belay_labels *labels)
+{
+    return BL_ASK(bl_data_context(labels)) ? labels->set.n : 0;
+}
 
 const char *belay_labels_name(const belay_labels *labels, int64_t class_id)
 {
+    BL_ENTER(bl_data_context(labels));
     if (class_id < 0 || class_id >= belay_labels_n_classes(labels))
         return NULL;
     return bl_data_strings_get(&labels->set, class_id, NULL);
@@ -159,9 +165,13 @@ const char *belay_labels_name(const belay_labels *labels, int64_t class_id)
 
 int64_t belay_labels_class(const belay_labels *labels, const char *label)
 {
-    if (!has_labels(labels) || label == NULL)
+    if (!BL_ASK(bl_data_context(labels)) || label == NULL)
         return -1;
     return bl_data_strings_find(&labels->set, label, (int64_t)strlen(label));
 }
 
-void belay_labels_free(belay_labels *labels) { bl_data_object_close(labels); }
+void belay_labels_free(belay_labels *labels)
+{
+    if (BL_ASK(bl_data_context(labels)))
+        bl_data_object_close(labels);
+}

@@ -47,7 +47,7 @@ bool bl_module_chance(belay_context *context, const char *maker, double p);
 
 static inline belay_context *bl_module_context(const belay_module *module)
 {
-    return module != NULL ? module->context : NULL;
+    return module != NULL ? bl_context_here(module->context) : NULL;
 }
 /* The context of a module that may be used; NULL for a nil one, and after life.stale for one that was freed. */
 belay_context *bl_module_use(const belay_module *module);

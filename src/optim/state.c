@@ -41,7 +41,7 @@ void bl_optim_release(belay_optimizer *o) { o->n_uses--; }
 
 void belay_optimizer_free(belay_optimizer *o)
 {
-    if (o == NULL || o->context == NULL)
+    if (o == NULL || !BL_ASK(o->context))
         return;
     BL_ENTER(o->context);
     belay_context *context = o->context;
@@ -249,11 +249,11 @@ belay_optimizer *bl_optim_new(belay_context *context, const bl_optim_list *list,
 
 /* ---- what a checkpoint holds ----------------------------------------------------------------------------------------- */
 
-int64_t belay_optimizer_n_state(const belay_optimizer *o) { return o != NULL ? o->n_entries : 0; }
+int64_t belay_optimizer_n_state(const belay_optimizer *o) { return o != NULL && BL_ASK(o->context) ? o->n_entries : 0; }
 
 bool belay_optimizer_state_get(const belay_optimizer *o, int64_t number, const char **name, belay_tensor *tensor)
 {
-    if (o == NULL || number < 0 || number >= o->n_entries)
+    if (o == NULL || !BL_ASK(o->context) || number < 0 || number >= o->n_entries)
         return false;
     if (name != NULL)
         *name = o->entry[number].name;

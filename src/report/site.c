@@ -34,6 +34,14 @@ static atomic_bool quotes = true;
 /* One lookup at a time: libdw's state is not shared between threads. */
 static pthread_mutex_t lookup_lock = PTHREAD_MUTEX_INITIALIZER;
 
+void bl_report_site_hold(bool holds)
+{
+    if (holds)
+        pthread_mutex_lock(&lookup_lock);
+    else
+        pthread_mutex_unlock(&lookup_lock);
+}
+
 /* The library's own finders may ask a server for what is not on this machine; these look at the disk only. */
 static int find_elf(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, char **file_name, Elf **elf)
 {
@@ -218,6 +226,8 @@ static bool find_words_in(const char *path, uint64_t offset, char *out, size_t s
     return found;
 }
 #else
+void bl_report_site_hold(bool holds) { (void)holds; }
+
 static bool find(uintptr_t address, char *out, char *source, size_t size)
 {
     (void)address, (void)out, (void)source, (void)size;

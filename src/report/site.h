@@ -18,6 +18,9 @@ void bl_report_site_source(uintptr_t address, char *out, size_t size);
 /* Off: no line is ever found, for tests whose texts are not to change with their own lines.  On at the start. */
 void bl_report_site_source_set(bool on);
 
+/* Around a fork: nobody looks a site up. */
+void bl_report_site_hold(bool holds);
+
 /* bl_report_site for a process that may be gone: a return address as an offset in the file that was mapped there. */
 void bl_report_site_in(const char *path, uint64_t offset, char *out, size_t size);
 

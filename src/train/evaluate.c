@@ -16,7 +16,7 @@ belay_code belay_evaluate(belay_module *model, belay_dataset *data, int64_t batc
     if (out != NULL)
         *out = (belay_evaluation){.loss = (double)NAN, .accuracy = (double)NAN};
     if (context == NULL || belay_dataset_is_nil(data))
-        return BELAY_CONF_ORDER;
+        return bl_caller_code(BELAY_CONF_ORDER);
     if (out == NULL)
         return bl_context_raise(context, BELAY_CONF_MISSING, "an evaluation needs room for its figures");
     bl_train_watch watch = {0};
@@ -159,7 +159,7 @@ belay_code belay_predict(belay_module *model, const int64_t *ids, int64_t n, int
     BL_ENTER(bl_module_context(model));
     belay_context *context = bl_module_use(model);
     if (context == NULL)
-        return BELAY_CONF_ORDER;
+        return bl_caller_code(BELAY_CONF_ORDER);
     int64_t n_bytes;
     const int64_t sizes[] = {n, seq, (int64_t)sizeof *ids};
     if (!bl_checked_product(sizes, 3, &n_bytes))

@@ -217,12 +217,14 @@ static void free_run(void *object)
     bl_free(run);
 }
 
+static belay_context *context_of(const belay_run *run) { return run != NULL ? bl_context_here(run->context) : NULL; }
+
 belay_run *belay_run_open(belay_context *context, const char *path)
 {
+    BL_ENTER(context);
     bl_error error = {0};
     if (!belay_is_open(context))
         return &nil_run;
-    BL_ENTER(context);
     if (path == NULL) {
         bl_context_raise(context, BELAY_CONF_MISSING, "a run needs the path of its folder");
         return &nil_run;
@@ -257,9 +259,9 @@ static void raise_at_work(const belay_run *run)
 
 void belay_run_close(belay_run *run)
 {
+    BL_ENTER(context_of(run));
     if (belay_run_is_nil(run))
         return;
-    BL_ENTER(run->context);
     if (run->model != NULL && bl_module_held(run->model) != NULL) {
         raise_at_work(run);
         return;
@@ -276,17 +278,17 @@ void belay_run_close(belay_run *run)
 
 /* ---- questions ---------------------------------------------------------------------------------------------------- */
 
-bool belay_run_is_nil(const belay_run *run) { return run == NULL || run->context == NULL; }
-const char *belay_run_path(const belay_run *run) { return belay_run_is_nil(run) ? NULL : run->path; }
-belay_module *belay_run_model(const belay_run *run) { return belay_run_is_nil(run) ? NULL : run->model; }
-belay_tokenizer *belay_run_tokenizer(const belay_run *run) { return belay_run_is_nil(run) ? NULL : run->tokenizer; }
-belay_labels *belay_run_labels(const belay_run *run) { return belay_run_is_nil(run) ? NULL : run->labels; }
-int64_t belay_run_seq(const belay_run *run) { return belay_run_is_nil(run) ? 0 : run->seq; }
-int64_t belay_run_n_classes(const belay_run *run) { return belay_run_is_nil(run) ? 0 : run->n_classes; }
+bool belay_run_is_nil(const belay_run *run) { return !BL_ASK(context_of(run)); }
+const char *belay_run_path(const belay_run *run) { return BL_ASK(context_of(run)) ? run->path : NULL; }
+belay_module *belay_run_model(const belay_run *run) { return BL_ASK(context_of(run)) ? run->model : NULL; }
+belay_tokenizer *belay_run_tokenizer(const belay_run *run) { return BL_ASK(context_of(run)) ? run->tokenizer : NULL; }
+belay_labels *belay_run_labels(const belay_run *run) { return BL_ASK(context_of(run)) ? run->labels : NULL; }
+int64_t belay_run_seq(const belay_run *run) { return BL_ASK(context_of(run)) ? run->seq : 0; }
+int64_t belay_run_n_classes(const belay_run *run) { return BL_ASK(context_of(run)) ? run->n_classes : 0; }
 
 void belay_run_text_options(const belay_run *run, belay_text_options *options)
 {
-    if (belay_run_is_nil(run))
+    if (!BL_ASK(context_of(run)))
         return;
     options->seq = run->seq;
     options->tokenizer = run->tokenizer;
@@ -295,6 +297,7 @@ void belay_run_text_options(const belay_run *run, belay_text_options *options)
 
 const char *belay_run_label(belay_run *run, int64_t class_id)
 {
+    BL_ENTER(context_of(run));
     if (belay_run_is_nil(run) || class_id < 0 || class_id >= run->n_classes)
         return NULL;
     if (run->labels != NULL)
@@ -324,9 +327,9 @@ static belay_code predict_texts(belay_run *run, const char *const *texts, int64_
 
 belay_code belay_run_predict(belay_run *run, const char *const *texts, int64_t n, belay_prediction *out)
 {
+    BL_ENTER(context_of(run));
     if (belay_run_is_nil(run))
-        return BELAY_CONF_ORDER;
-    BL_ENTER(run->context);
+        return bl_caller_code(BELAY_CONF_ORDER);
     if (run->tokenizer == NULL)
         return bl_context_raise(run->context, BELAY_CONF_ORDER, "'%s' has no tokenizer to read texts with", run->path);
     if (n < 0)

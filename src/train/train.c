@@ -373,7 +373,8 @@ belay_code belay_train(belay_module *model, belay_optimizer *optimizer, belay_da
     bl_trainer t = {.context = bl_module_use(model), .model = model, .optimizer = optimizer, .data = data};
     belay_train_result unused = {0};
     result = result != NULL ? result : &unused;
-    *result = (belay_train_result){.code = BELAY_CONF_ORDER, .status = belay_code_status(BELAY_CONF_ORDER)};
+    belay_code refused = bl_caller_code(BELAY_CONF_ORDER);
+    *result = (belay_train_result){.code = refused, .status = belay_code_status(refused)};
     bool is_whole = t.context != NULL && optimizer != NULL && optimizer->context == t.context &&
                     !belay_dataset_is_nil(data) &&
                     (options == NULL || options->valid == NULL || !belay_dataset_is_nil(options->valid));
