@@ -214,6 +214,8 @@ static void after_ranks(bl_supervise *s)
 {
     if (s->n_running > 0 && !s->given_up)
         return;
+    if (!s->no_children) /* the last rank's end may have come by the epoll, before the signal that tells it */
+        reap(s);
     if (s->no_children || s->given_up) {
         s->draining = true;
         s->next = BL_STEP_NONE;
