@@ -164,11 +164,11 @@ static void every_mode_gives_blocks_that_may_be_written_whole(void **state)
     for (int mode = 0; mode < 2 * BL_N_MEMORY_MODES; mode++) {
         bl_pool *pool = pool_of((bl_memory_mode)(mode / 2), mode % 2 == 1);
         char *block[150];
-        for (int i = 0; i < 150; i++) {
-            block[i] = bl_pool_take(pool, i * 67);
+        for (size_t i = 0; i < 150; i++) {
+            block[i] = bl_pool_take(pool, (int64_t)i * 67);
             assert_non_null(block[i]);
             assert_int_equal((uintptr_t)block[i] % (mode / 2 < BL_MEMORY_EXACT ? 64 : 8), 0);
-            memset(block[i], i, (size_t)(i * 67));
+            memset(block[i], (int)i, i * 67);
         }
         assert_no_damage(pool);
         for (int i = 0; i < 150; i++) {
