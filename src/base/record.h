@@ -43,7 +43,7 @@ typedef struct bl_fault_record {
     uint16_t op;        /* index into the journal's op names */
     uint8_t operand;    /* which operand holds the bad element */
     uint8_t policy;     /* belay_index_policy in force */
-    uint16_t reserved;
+    uint16_t axis;      /* custom: of the coordinate; there `element` is an item and `got` is what the kernel noted */
 } bl_fault_record;
 
 /* Written by kernels, read by the host at a fence; on CUDA it lies in mapped host memory. */
@@ -114,7 +114,8 @@ typedef struct bl_journal_head {
     uint64_t n_unlisted;                  /* births that found the table full */
     uint64_t closed;                      /* 1: the context was closed in order */
     uint32_t launch_bytes, storage_bytes; /* sizes of the records, for readers of other versions */
-    bl_journal_section ops;               /* NUL-ended names, one after the other, in the order of their numbers */
+    bl_journal_section ops;               /* NUL-ended names, one after the other, in the order of their numbers; kernels of the user's own
+                                  * behind the rows' */
     bl_journal_section codes;             /* "number name\n" */
     bl_journal_section modules;           /* "start-end offset path\n" of the executable mappings */
     bl_journal_section strings;           /* NUL-ended; offset 0 is "" */

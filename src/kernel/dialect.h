@@ -65,6 +65,7 @@ typedef struct bl_bad {
     int64_t limit;
     uint64_t count;
     uint8_t operand;
+    uint8_t axis; /* of a kernel of the user's own, whose elements are items */
     uint16_t code;
 } bl_bad;
 
@@ -88,6 +89,7 @@ typedef struct bl_launch {
     bool gates;                /* a bad index closes the window's gate */
     bl_operand operand[BL_MAX_OPERANDS];
     bl_params params;
+    struct bl_custom *custom; /* a kernel of the user's own, in kernel/custom.h */
     bl_fault_ring *ring;
     uint64_t serial;
     uint32_t step;

@@ -60,17 +60,22 @@ static bool parse_operand(bl_signature *s, const char *word, size_t length, bl_s
                 return false;
             out->axis[out->n_axes++] = symbol;
         }
-    at += at < end && *at == ']';
+    if (memchr(word, '[', length) != NULL && (at == end || *at++ != ']'))
+        return false;
     for (; at < end; at++) {
+        if (*at != '?' && *at != '!')
+            return false;
         out->is_optional |= *at == '?';
         out->is_in_place |= *at == '!';
     }
     return true;
 }
 
-/* "R", "N/1024", "OKI", "1RN", "ON,OV": after the operands, so that symbols are numbered as the operands name them. */
+/* "R", "N/1024", "OKI", "1RN", "ON,OV", "*" (any): after the operands, so that symbols are numbered as the operands name them. */
 static bool parse_items(bl_signature *s, bl_skeleton skeleton, const char *head, size_t length)
 {
+    if (length == 1 && head[0] == '*')
+        return true;
     const char *slash = memchr(head, '/', length);
     if (slash != NULL) {
         s->chunk = strtoll(slash + 1, NULL, 10);
@@ -91,9 +96,9 @@ static bool parse_items(bl_signature *s, bl_skeleton skeleton, const char *head,
     return true;
 }
 
-static bool parse(const bl_row *row, bl_signature *s)
+static bool parse(const char *text, bl_skeleton skeleton, bl_signature *s)
 {
-    const char *colon = strchr(row->signature, ':'), *at = colon + 1;
+    const char *colon = strchr(text, ':'), *at = colon + 1;
     bool outputs = false;
     while (*at != '\0') {
         size_t length = strcspn(at, " ");
@@ -107,7 +112,28 @@ static bool parse(const bl_row *row, bl_signature *s)
         }
         at += length + (at[length] == ' ');
     }
-    return parse_items(s, row->skeleton, row->signature, (size_t)(colon - row->signature));
+    return parse_items(s, skeleton, text, (size_t)(colon - text));
+}
+
+/* A letter or a size; an axis by another sign could not be told of. */
+static bool symbols_are_plain(const bl_signature *s)
+{
+    for (int i = 0; i < s->n_symbols; i++)
+        if (!isalnum((unsigned char)s->symbol[i]) || s->symbol[i] == '0')
+            return false;
+    return true;
+}
+
+bool bl_signature_parse(const char *text, bl_signature *out)
+{
+    *out = (bl_signature){.is_valid = false};
+    const char *colon = strchr(text, ':');
+    if (colon == NULL || colon == text || memchr(text, ' ', (size_t)(colon - text)) != NULL)
+        return false;
+    bool has_chunk = memchr(text, '/', (size_t)(colon - text)) != NULL;
+    out->is_valid = parse(text, BL_SKELETON_LANE, out) && out->n_items <= 1 && symbols_are_plain(out) &&
+                    (!has_chunk || out->chunk > 0);
+    return out->is_valid;
 }
 
 static void name_operand(bl_signature *s, int k, const char *name)
@@ -142,7 +168,7 @@ static void parse_all(void)
     for (int op = 1; op < BL_N_OPS; op++) {
         const bl_row *row = &bl_kernel_rows[op];
         if (row->signature != NULL && strchr(row->signature, ':') != NULL)
-            signatures[op].is_valid = parse(row, &signatures[op]);
+            signatures[op].is_valid = parse(row->signature, row->skeleton, &signatures[op]);
         else
             name_map(row->skeleton, &signatures[op]);
     }
@@ -160,4 +186,25 @@ int bl_signature_find(const bl_signature *signature, const char *name)
         if (strcmp(signature->operand[i].name, name) == 0)
             return i;
     return -1;
+}
+
+bool bl_signature_takes(const bl_signature_operand *o, int dtype, int column)
+{
+    switch (o->dtype) {
+    case BL_SIGNATURE_COLUMN:
+        return dtype == column;
+    case BL_SIGNATURE_INDEX:
+        return dtype == BELAY_I64 || dtype == BELAY_I32 || dtype == BELAY_U16 || dtype == BELAY_U8;
+    case BL_SIGNATURE_ANY:
+        return true;
+    default:
+        return dtype == o->dtype;
+    }
+}
+
+const char *bl_signature_dtype(const bl_signature_operand *o, int column)
+{
+    if (o->dtype == BL_SIGNATURE_INDEX)
+        return "an integer dtype";
+    return belay_dtype_name(o->dtype == BL_SIGNATURE_COLUMN ? column : o->dtype);
 }

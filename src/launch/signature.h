@@ -31,6 +31,13 @@ typedef struct bl_signature {
 /* The signature of an op; its operands' names also for maps.  Never NULL. */
 const bl_signature *bl_signature_of(int op);
 
+/* The signature of a kernel of the user's own, of any bytes; "*" for the items: n_items stays 0. */
+bool bl_signature_parse(const char *text, bl_signature *out);
+
+/* Whether an operand may have that dtype in that column, and words for the dtypes that it may have. */
+bool bl_signature_takes(const bl_signature_operand *operand, int dtype, int column);
+const char *bl_signature_dtype(const bl_signature_operand *operand, int column);
+
 /* Number of the operand of that name, or -1. */
 int bl_signature_find(const bl_signature *signature, const char *name);
 

@@ -12,12 +12,15 @@
 #include "base/text.h"
 #include "file/map.h"
 
-enum { STRINGS_BYTES = 1 << 18, N_SITES = 4096, HASH_SIZE = 8192, MODULES_LIMIT = 1 << 16 };
+enum { KERNELS_BYTES = 1 << 13, STRINGS_BYTES = 1 << 18, N_SITES = 4096, HASH_SIZE = 8192, MODULES_LIMIT = 1 << 16 };
 
 struct bl_journal {
     bl_file_map map;
     char *path; /* NULL: memory */
     bl_journal_head *head;
+    char *kernels; /* names of kernels of the user's own, behind the ops' */
+    uint32_t kernels_used;
+    int n_ops;
     char *strings;
     uint32_t strings_used;
     uint64_t *sites;
@@ -76,7 +79,7 @@ static belay_code create(bl_journal *journal, const char *path, const bl_text *o
                             .launch_bytes = sizeof(bl_launch_record),
                             .storage_bytes = sizeof(bl_storage_record)};
     uint64_t at = (sizeof head + 63) / 64 * 64;
-    place(&at, &head.ops, (uint64_t)ops->n_bytes);
+    place(&at, &head.ops, (uint64_t)ops->n_bytes + KERNELS_BYTES);
     place(&at, &head.codes, (uint64_t)codes->n_bytes);
     place(&at, &head.modules, (uint64_t)modules->n_bytes);
     place(&at, &head.strings, STRINGS_BYTES);
@@ -91,6 +94,7 @@ static belay_code create(bl_journal *journal, const char *path, const bl_text *o
     memcpy(base + head.modules.offset, bl_text_get(modules), (size_t)modules->n_bytes);
     memcpy(base, &head, sizeof head);
     journal->head = (bl_journal_head *)base;
+    journal->kernels = base + head.ops.offset + ops->n_bytes;
     journal->strings = base + head.strings.offset;
     journal->strings_used = 1;
     journal->sites = (uint64_t *)(base + head.sites.offset);
@@ -108,6 +112,8 @@ belay_code bl_journal_open(const char *path, const char *const *op_names, int n_
     bl_journal *journal = bl_alloc(1, sizeof *journal);
     if (journal != NULL && path != NULL)
         journal->path = bl_strdup(path);
+    if (journal != NULL)
+        journal->n_ops = n_ops;
     for (int i = 0; i < n_ops; i++)
         bl_text_add_bytes(&ops, op_names[i], (int64_t)strlen(op_names[i]) + 1);
     list_codes(&codes);
@@ -195,6 +201,27 @@ uint32_t bl_journal_site(bl_journal *journal, uintptr_t address)
     return 0;
 }
 
+uint16_t bl_journal_kernel(bl_journal *journal, const char *name)
+{
+    size_t length = strlen(name);
+    int number = journal->n_ops;
+    for (const char *at = journal->kernels; at < journal->kernels + journal->kernels_used; at += strlen(at) + 1) {
+        if (strcmp(at, name) == 0)
+            return (uint16_t)number;
+        number++;
+    }
+    if (length == 0 || number > UINT16_MAX || journal->kernels_used + length + 1 > KERNELS_BYTES)
+        return 0;
+    memcpy(journal->kernels + journal->kernels_used, name, length + 1);
+    journal->kernels_used += (uint32_t)length + 1;
+    return (uint16_t)number;
+}
+
+uintptr_t bl_journal_site_get(const bl_journal *journal, uint32_t number)
+{
+    return number < journal->n_sites ? (uintptr_t)journal->sites[number] : 0;
+}
+
 bl_launch_record *bl_journal_launch(bl_journal *journal, uint64_t serial)
 {
     bl_launch_record *record = &journal->launches[serial % BL_RING_LAUNCHES];
@@ -244,6 +271,14 @@ void bl_journal_storage(bl_journal *journal, const bl_storage_record *record, ui
         write_storage(&journal->alive[*place - 1], record, serial);
     else
         journal->head->n_unlisted++;
+}
+
+uint64_t bl_journal_n_storages(const bl_journal *journal) { return journal->head->n_storages; }
+
+bool bl_journal_storage_get(const bl_journal *journal, uint64_t serial, bl_storage_record *out)
+{
+    *out = journal->storages[serial % BL_RING_STORAGES];
+    return serial != 0 && out->serial == serial;
 }
 
 void bl_journal_storage_name(bl_journal *journal, uint32_t place, uint32_t name)

@@ -5,6 +5,8 @@
 #ifndef BL_REPORT_JOURNAL_H
 #define BL_REPORT_JOURNAL_H
 
+#include <stdbool.h>
+
 #include "base/error.h"
 #include "base/record.h"
 
@@ -24,6 +26,9 @@ void bl_journal_close(bl_journal *journal, int keep);
 uint32_t bl_journal_text(bl_journal *journal, const char *text);
 uint32_t bl_journal_site(bl_journal *journal, uintptr_t address);
 const char *bl_journal_text_get(const bl_journal *journal, uint32_t number);
+uintptr_t bl_journal_site_get(const bl_journal *journal, uint32_t number);
+/* Number among the ops of a kernel of the user's own; the same one for the same name, 0 when the table is full. */
+uint16_t bl_journal_kernel(bl_journal *journal, const char *name);
 
 /* The entry for the next launch, to be filled in but for its serial; then bl_journal_launched publishes it under
  * `serial`.  Entry and launch are found again by serial while the ring has not wrapped. */
@@ -33,6 +38,9 @@ void bl_journal_launched(bl_journal *journal, bl_launch_record *record, uint64_t
 /* Birth or death of a storage; `record->serial` is set here.  A birth gives *place, its place in the table of storages
  * alive (0: the table is full); a death gives the place back. */
 void bl_journal_storage(bl_journal *journal, const bl_storage_record *record, uint32_t *place);
+/* How many births and deaths there were; copies the one of that serial, false when the ring does not hold it any more. */
+uint64_t bl_journal_n_storages(const bl_journal *journal);
+bool bl_journal_storage_get(const bl_journal *journal, uint64_t serial, bl_storage_record *out);
 /* The storage in that place has another name from now on. */
 void bl_journal_storage_name(bl_journal *journal, uint32_t place, uint32_t name);
 

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE /* process_vm_readv */
+#include "launch/custom.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "launch/prove.h"
+#include "tensor/address.h"
+
+/* ---- words ----------------------------------------------------------------------------------------------------------- */
+
+void bl_custom_describe(const bl_custom *custom, bl_report_fault *f)
+{
+    snprintf(f->op, sizeof f->op, "%s", custom->name);
+    for (int k = 0; k < f->n_tensors && k < BELAY_MAX_KERNEL_OPERANDS; k++) {
+        snprintf(f->tensor[k].role, sizeof f->tensor[k].role, "%s", custom->role[k]);
+        f->tensor[k].is_output = custom->args.operand[k].is_written;
+    }
+}
+
+/* "x", or "operand 5, which its signature does not name" */
+static const char *operand_words(const bl_report_fault *f, int k, char out[96])
+{
+    bool exists = k >= 0 && k < f->n_tensors;
+    if (!exists)
+        snprintf(out, 96, "operand %d, which its signature does not name,", k);
+    else
+        snprintf(out, 96, "%s", f->tensor[k].name[0] != '\0' ? f->tensor[k].name : f->tensor[k].role);
+    return out;
+}
+
+/* The dtype for which a C type stands: the first of those that it reads. */
+static const char *kinds_words(int64_t kinds)
+{
+    for (int d = 0; d < BELAY_N_DTYPES; d++)
+        if ((kinds >> d & 1) != 0)
+            return belay_dtype_name((belay_dtype)d);
+    return "?";
+}
+
+static double double_of(int64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void tell_view(const bl_custom *custom, const bl_fault_record *r, bl_report_fault *f)
+{
+    char name[96];
+    int k = (int8_t)r->operand;
+    bool exists = k >= 0 && k < f->n_tensors && !f->tensor[k].is_absent;
+    operand_words(f, k, name);
+    if (r->code == BELAY_INDEX_RANGE)
+        snprintf(f->what, sizeof f->what,
+                 "item %" PRId64 " of %s takes coordinate %" PRId64 " on axis %d of %s, outside [0, %" PRId64 ")",
+                 r->element, custom->name, r->got, r->axis, name, r->limit);
+    else if (r->code == BELAY_SHAPE_RANK)
+        snprintf(f->what, sizeof f->what,
+                 "item %" PRId64 " of %s gives %s %" PRId64 " coordinates, which has %" PRId64 " axes", r->element,
+                 custom->name, name, r->got, r->limit);
+    else if (r->code == BELAY_CONF_CONFLICT)
+        snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s writes to %s, which its signature gives it to read",
+                 r->element, custom->name, name);
+    else if (exists)
+        snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s takes %s for %s, which is %s", r->element,
+                 custom->name, name, kinds_words(r->got), belay_dtype_name((belay_dtype)r->limit));
+    else
+        snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s uses %s%s", r->element, custom->name, name,
+                 k < f->n_tensors ? ", which was left out" : " is there");
+    if (exists)
+        f->operand = k;
+}
+
+static const char *advice_of(belay_code code)
+{
+    switch (code) {
+    case BELAY_INDEX_RANGE:
+        return "Compare the kernel's arithmetic of coordinates with the sizes named, or launch fewer items.";
+    case BELAY_TYPE_DTYPE:
+        return "Name in the view the C type of the tensor's dtype.";
+    case BELAY_SHAPE_RANK:
+        return "Use the form of the view with as many coordinates as the tensor has axes.";
+    case BELAY_CONF_CONFLICT:
+        return "Name the operand behind the arrow of the kernel's signature, or with `!`.";
+    case BELAY_CONF_VALUE:
+        return "Give the launch the struct that the kernel takes, and its size.";
+    default:
+        return "";
+    }
+}
+
+void bl_custom_tell(const bl_custom *custom, const bl_fault_record *r, bl_report_fault *f)
+{
+    f->operand = -1;
+    f->element = r->element;
+    f->got = r->got;
+    f->limit = r->limit;
+    f->count = r->count;
+    f->n_items = custom->args.n_items;
+    f->axis = r->axis;
+    switch ((belay_code)r->code) {
+    case BELAY_KERNEL_ASSERT:
+        snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s: %s", r->element, custom->name, custom->message);
+        break;
+    case BELAY_NUM_CAST:
+        snprintf(f->what, sizeof f->what,
+                 "item %" PRId64 " of %s makes an index of %.9g, not a whole number of 64 bits", r->element,
+                 custom->name, double_of(r->got));
+        break;
+    case BELAY_CONF_VALUE:
+        snprintf(f->what, sizeof f->what, "%s takes its parameters as %" PRId64 " bytes, the launch gave %" PRId64,
+                 custom->name, r->got, r->limit);
+        break;
+    default:
+        tell_view(custom, r, f);
+    }
+    snprintf(f->advice, sizeof f->advice, "%s", advice_of((belay_code)r->code));
+}
+
+/* ---- proof ----------------------------------------------------------------------------------------------------------- */
+
+static bool operands_fit(const bl_call *call, const bl_signature *s)
+{
+    for (int k = 0; k < call->n_in; k++) {
+        const bl_signature_operand *o = &s->operand[k];
+        const bl_slot *slot = belay_tensor_is_nil(call->in[k]) ? NULL : bl_slot_get(call->context, call->in[k]);
+        if (slot == NULL) {
+            if (!o->is_optional)
+                return false; /* a nil operand absorbs */
+            continue;
+        }
+        if (!bl_signature_takes(o, slot->dtype, BELAY_F32)) {
+            bl_prove_fail(call, BELAY_TYPE_DTYPE, "%s is %s where %s is needed", o->name, belay_dtype_name(slot->dtype),
+                          bl_signature_dtype(o, BELAY_F32));
+            return false;
+        }
+        if (slot->rank != o->n_axes) {
+            bl_prove_fail(call, BELAY_SHAPE_RANK, "%s has %d axes where %d are needed", o->name, slot->rank, o->n_axes);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Binds each symbol at its first operand, and compares it from then on. */
+static bool bind_symbols(const bl_call *call, const bl_signature *s, int64_t dim[8])
+{
+    int bound_by[8], bound_axis[8];
+    for (int i = 0; i < s->n_symbols; i++) {
+        bool is_size = isdigit((unsigned char)s->symbol[i]) != 0;
+        dim[i] = is_size ? s->symbol[i] - '0' : -1;
+        bound_by[i] = -1;
+    }
+    for (int k = 0; k < call->n_in; k++) {
+        const bl_signature_operand *o = &s->operand[k];
+        const bl_slot *slot = belay_tensor_is_nil(call->in[k]) ? NULL : bl_slot_get(call->context, call->in[k]);
+        for (int i = 0; i < o->n_axes && slot != NULL; i++) {
+            int symbol = o->axis[i];
+            if (dim[symbol] < 0) {
+                dim[symbol] = slot->size[i];
+                bound_by[symbol] = k;
+                bound_axis[symbol] = i;
+            } else if (dim[symbol] != slot->size[i] && bound_by[symbol] < 0) {
+                bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
+                              "axis %d of %s has size %" PRId64 ", its signature says %" PRId64, i, o->name,
+                              slot->size[i], dim[symbol]);
+                return false;
+            } else if (dim[symbol] != slot->size[i]) {
+                bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
+                              "axis %d of %s has size %" PRId64 ", axis %d of %s has %" PRId64 ": both are %c", i,
+                              o->name, slot->size[i], bound_axis[symbol], s->operand[bound_by[symbol]].name,
+                              dim[symbol], s->symbol[symbol]);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* n_items <= what the signature allows. */
+static bool items_fit(const bl_call *call, const bl_signature *s, const int64_t dim[8], int64_t n_items)
+{
+    const char *name = call->custom->name;
+    if (n_items < 0) {
+        bl_prove_fail(call, BELAY_CONF_VALUE, "n_items of %s is %" PRId64 ", below 0", name, n_items);
+        return false;
+    }
+    int64_t most = 1;
+    char words[BL_MAX_RANK + 1] = "";
+    for (int i = 0; i < s->n_items * s->item_length[0]; i++) {
+        int symbol = s->item[0][i];
+        words[i] = s->symbol[symbol];
+        if (!bl_checked_mul(most, bl_max_i64(dim[symbol], 0), &most)) {
+            bl_prove_fail(call, BELAY_SIZE_OVERFLOW, "%s, the items of %s, are more than 2^63 - 1", words, name);
+            return false;
+        }
+    }
+    int64_t chunk = bl_max_i64(s->chunk, 1);
+    int64_t allowed = most / chunk + (most % chunk != 0);
+    if (s->n_items == 0 || n_items <= allowed)
+        return true;
+    if (s->chunk > 0)
+        bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
+                      "%s was launched with %" PRId64 " items, its tensors have %" PRId64 " chunks of %" PRId64
+                      " (%s is %" PRId64 ")",
+                      name, n_items, allowed, chunk, words, most);
+    else
+        bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
+                      "%s was launched with %" PRId64 " items, its tensors have %" PRId64 " (%s)", name, n_items,
+                      allowed, words[0] != '\0' ? words : "one for each launch");
+    return false;
+}
+
+/* Whether two of a view's elements may be the same place: sorted by stride, each step passes all inner ones. */
+static bool elements_are_apart(const bl_slot *slot)
+{
+    bool used[BELAY_MAX_RANK] = {false};
+    int64_t reach = 0; /* the furthest element of the axes that were passed */
+    for (int n = 0; n < slot->rank; n++) {
+        int next = -1;
+        for (int i = 0; i < slot->rank; i++)
+            if (!used[i] && (next < 0 || slot->stride[i] < slot->stride[next]))
+                next = i;
+        used[next] = true;
+        if (slot->size[next] > 1 && slot->stride[next] <= reach)
+            return bl_slot_elements(slot) == 0;
+        reach += slot->size[next] > 0 ? (slot->size[next] - 1) * slot->stride[next] : 0;
+    }
+    return true;
+}
+
+/* What is written shares its bytes with nothing else. */
+static bool writes_are_alone(const bl_call *call, const bl_signature *s, unsigned written)
+{
+    for (int k = 0; k < call->n_in; k++) {
+        const bl_slot *slot = (written >> k & 1) != 0 ? bl_slot_get(call->context, call->in[k]) : NULL;
+        if (slot != NULL && !elements_are_apart(slot)) {
+            bl_prove_fail(call, BELAY_SHAPE_CONTRACT, "%s is written, and several of its elements are one place",
+                          s->operand[k].name);
+            return false;
+        }
+        for (int j = 0; j < call->n_in && slot != NULL; j++)
+            if (j != k && bl_prove_share_bytes(slot, bl_slot_get(call->context, call->in[j]))) {
+                bl_prove_fail(call, BELAY_SHAPE_CONTRACT, "%s is written and shares memory with %s", s->operand[k].name,
+                              s->operand[j].name);
+                return false;
+            }
+    }
+    return true;
+}
+
+static bool options_fit(const bl_call *call, const belay_launch_options *options)
+{
+    const char *name = call->custom->name;
+    for (int k = call->n_in; k < BELAY_MAX_KERNEL_OPERANDS; k++)
+        if (!belay_tensor_is_nil(options->operand[k])) {
+            bl_prove_fail(call, BELAY_CONF_VALUE, "%s was given operand %d, its signature names %d", name, k,
+                          call->n_in);
+            return false;
+        }
+    if (options->params_bytes < 0 || options->params_bytes > BELAY_MAX_KERNEL_PARAMS) {
+        bl_prove_fail(call, BELAY_CONF_VALUE, "params_bytes of %s is %" PRId64 ", outside [0, %d]", name,
+                      options->params_bytes, BELAY_MAX_KERNEL_PARAMS);
+        return false;
+    }
+    if (options->params == NULL && options->params_bytes > 0) {
+        bl_prove_fail(call, BELAY_CONF_MISSING, "%s was promised %" PRId64 " bytes of parameters at a NULL pointer",
+                      name, options->params_bytes);
+        return false;
+    }
+    return true;
+}
+
+/* The launch runs where its operands lie, and only there. */
+static bool device_fits(const bl_call *call, const belay_launch_options *options, const bl_proof *p)
+{
+    const char *own = call->context->places[p->place].device->name, *asked = options->device;
+    if (asked == NULL || strcmp(asked, own) == 0)
+        return true;
+    bl_prove_fail(call, BELAY_PLACE_DEVICE, "%s was launched on %.64s, its operands lie on %s", call->custom->name,
+                  asked, own);
+    return false;
+}
+
+/* Whether this process can read a byte there: asked of the system, which answers instead of a signal. */
+static bool is_readable(uint64_t address)
+{
+    char byte;
+    struct iovec to = {&byte, 1}, from = {(void *)(uintptr_t)address, 1};
+    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
+}
+
+/* A device that cannot read the host's memory takes no address of it.  Numbers below 2^32 are no addresses here. */
+static bool params_hold_no_address(const bl_call *call, const bl_proof *p)
+{
+    const belay_kernel_args *args = &call->custom->args;
+    const bl_device *device = call->context->places[p->place].device;
+    for (int64_t at = 0; at + 8 <= args->params_bytes && strcmp(device->api->kind, "cpu") != 0; at += 8) {
+        uint64_t word;
+        memcpy(&word, (const char *)args->params + at, sizeof word);
+        if (word >> 32 == 0 || word >> 47 != 0 || !is_readable(word))
+            continue;
+        bl_prove_fail(call, BELAY_MEM_ACCESS,
+                      "byte %" PRId64 " of the parameters of %s is an address of the host, which %s cannot read", at,
+                      call->custom->name, device->name);
+        return false;
+    }
+    return true;
+}
+
+/* ---- the launch ------------------------------------------------------------------------------------------------------ */
+
+static unsigned written_of(const bl_signature *s)
+{
+    unsigned written = 0;
+    for (int k = 0; k < s->n_in + s->n_out; k++)
+        written |= (unsigned)(k >= s->n_in || s->operand[k].is_in_place) << k;
+    return written;
+}
+
+static void name_roles(bl_custom *custom, const bl_signature *s, unsigned written)
+{
+    for (int k = 0; k < s->n_in + s->n_out; k++) {
+        snprintf(custom->role[k], sizeof custom->role[k], "%s", s->operand[k].name);
+        custom->args.operand[k].is_written = (written >> k & 1) != 0;
+    }
+}
+
+/* The proved operands, for the kernel and for the device. */
+static void fill(const bl_call *call, const belay_launch_options *options, bl_proof *p)
+{
+    bl_launch *l = &p->launch;
+    belay_kernel_args *args = &call->custom->args;
+    args->n_items = l->n_items = options->n_items;
+    args->n_operands = l->n_operands = call->n_in;
+    args->params_bytes = options->params_bytes;
+    if (options->params_bytes > 0)
+        memcpy(args->params, options->params, (size_t)options->params_bytes);
+    l->custom = call->custom;
+    l->work = options->n_items;
+    for (int k = 0; k < call->n_in; k++) {
+        const bl_slot *slot = belay_tensor_is_nil(call->in[k]) ? NULL : bl_slot_get(call->context, call->in[k]);
+        if (slot == NULL)
+            continue;
+        belay_kernel_operand *o = &args->operand[k];
+        o->dtype = slot->dtype;
+        o->rank = slot->rank;
+        memcpy(o->size, slot->size, sizeof o->size);
+        memcpy(o->stride, slot->stride, sizeof o->stride);
+        l->operand[k].data = bl_slot_data(slot);
+        l->operand[k].dtype = slot->dtype;
+        l->work = bl_max_i64(l->work, bl_slot_elements(slot));
+    }
+}
+
+static bool prove(bl_call *call, const bl_signature *s, const belay_launch_options *options, bl_proof *p)
+{
+    int64_t dim[8];
+    p->written = written_of(s);
+    name_roles(call->custom, s, p->written);
+    if (!bl_prove_inputs(call, p) || !options_fit(call, options) || !operands_fit(call, s) ||
+        !bind_symbols(call, s, dim) || !items_fit(call, s, dim, options->n_items) ||
+        !writes_are_alone(call, s, p->written) || !device_fits(call, options, p))
+        return false;
+    fill(call, options, p);
+    return params_hold_no_address(call, p);
+}
+
+static void launch(belay_context *context, const belay_kernel *kernel, const bl_signature *s,
+                   const belay_launch_options *options)
+{
+    bl_custom *custom = bl_custom_new(kernel);
+    if (custom == NULL) {
+        bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory to launch %s", kernel->name);
+        return;
+    }
+    custom->journal_op = bl_journal_kernel(context->journal, custom->name);
+    bl_call call = {.context = context,
+                    .op = BL_OP_custom,
+                    .custom = custom,
+                    .n_in = s->n_in + s->n_out,
+                    .policy = BELAY_INDEX_RAISE};
+    memcpy(call.in, options->operand, (size_t)call.n_in * sizeof call.in[0]);
+    bl_proof p = {.n_in = call.n_in};
+    if (prove(&call, s, options, &p))
+        bl_launch_submit(&call, &p);
+    bl_custom_release(custom);
+}
+
+void belay_launch(belay_context *context, const belay_kernel *kernel, const belay_launch_options *options)
+{
+    BL_ENTER(context);
+    if (!belay_is_open(context))
+        return;
+    if (kernel == NULL || options == NULL || kernel->name == NULL || kernel->signature == NULL ||
+        kernel->items == NULL) {
+        bl_context_raise(context, BELAY_CONF_MISSING, "a launch needs a kernel of BELAY_KERNEL and its options");
+        return;
+    }
+    bl_signature s;
+    if (bl_signature_parse(kernel->signature, &s) && s.n_in + s.n_out <= BELAY_MAX_KERNEL_OPERANDS) {
+        launch(context, kernel, &s, options);
+        return;
+    }
+    bl_error error;
+    bl_error_set(&error, BELAY_CONF_VALUE, "the signature of kernel %.64s is \"%.200s\", which is none", kernel->name,
+                 kernel->signature);
+    bl_error_fact(&error, "a signature: \"N: x[N] ids:index[N] -> y[N]\", with at most %d operands",
+                  BELAY_MAX_KERNEL_OPERANDS);
+    bl_error_advise(&error, "Write it as the head of <belay/kernel.h> says.");
+    bl_context_raise_error(context, &error);
+}

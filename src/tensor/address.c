@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/address.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/checked.h"
+
+enum { NEAR = 1 << 20, PAGE = 4096 };
+
+/* The storage that is nearest so far. */
+typedef struct nearest {
+    uint64_t distance; /* 0: inside */
+    uint64_t begin, n_bytes, serial;
+    uint32_t name;
+    const bl_storage *alive;
+    bool is_known;
+    bl_storage_record death; /* of a dead one */
+} nearest;
+
+/* Bytes between the address and the range, counted from 1. */
+static uint64_t distance_of(uint64_t address, uint64_t begin, uint64_t n_bytes)
+{
+    if (address < begin)
+        return begin - address;
+    return address - begin < n_bytes ? 0 : address - begin - n_bytes + 1;
+}
+
+static bool is_nearer(const nearest *best, uint64_t address, uint64_t begin, uint64_t n_bytes)
+{
+    uint64_t distance = distance_of(address, begin, n_bytes);
+    return distance <= NEAR && (!best->is_known || distance < best->distance);
+}
+
+static void look_at_alive(const belay_context *context, const bl_device *device, uint64_t address, nearest *best)
+{
+    for (int64_t s = 1; s < context->n_slots; s++) {
+        const bl_slot *slot = bl_slot_at(context, (uint32_t)s);
+        const bl_storage *storage = slot->is_alive ? slot->storage : NULL;
+        if (storage == NULL || (device != NULL && context->places[storage->place].device != device))
+            continue;
+        uint64_t begin = (uint64_t)(uintptr_t)storage->data, n_bytes = (uint64_t)storage->n_bytes;
+        if (is_nearer(best, address, begin, n_bytes))
+            *best = (nearest){.distance = distance_of(address, begin, n_bytes),
+                              .begin = begin,
+                              .n_bytes = n_bytes,
+                              .serial = storage->serial,
+                              .name = storage->name,
+                              .alive = storage,
+                              .is_known = true};
+    }
+}
+
+/* The latest event of storages, from serial `from` down, that is the death (or the birth) of one; 0: none is left. */
+static uint64_t find_event(const bl_journal *journal, uint64_t from, bool is_death, uint64_t storage,
+                           bl_storage_record *out)
+{
+    for (uint64_t serial = from; serial > 0 && bl_journal_storage_get(journal, serial, out); serial--)
+        if ((out->is_death != 0) == is_death && (storage == 0 || out->storage == storage))
+            return serial;
+    return 0;
+}
+
+static void look_at_dead(const belay_context *context, uint64_t address, nearest *best)
+{
+    bl_storage_record r;
+    uint64_t serial = bl_journal_n_storages(context->journal);
+    while ((serial = find_event(context->journal, serial, true, 0, &r)) != 0) {
+        if (is_nearer(best, address, r.address, r.n_bytes))
+            *best = (nearest){.distance = distance_of(address, r.address, r.n_bytes),
+                              .begin = r.address,
+                              .n_bytes = r.n_bytes,
+                              .serial = r.storage,
+                              .name = r.name,
+                              .is_known = true,
+                              .death = r};
+        serial--;
+    }
+}
+
+static void add_site(const belay_context *context, uint32_t site, const char *key, bl_text *out)
+{
+    uintptr_t address = bl_journal_site_get(context->journal, site);
+    char words[256] = "unknown";
+    if (address != 0)
+        bl_context_site(context, address, words, sizeof words);
+    bl_text_format(out, "%s: %s", key, words);
+}
+
+static void add_facts(const belay_context *context, const nearest *n, bl_text *facts)
+{
+    bl_storage_record birth;
+    if (find_event(context->journal, bl_journal_n_storages(context->journal), false, n->serial, &birth) != 0) {
+        add_site(context, birth.site, "made at", facts);
+        bl_text_format(facts, ", in step %" PRIu64 "\n", birth.step);
+    }
+    if (n->alive == NULL) {
+        add_site(context, n->death.site, "freed at", facts);
+        bl_text_format(facts, ", in step %" PRIu64 "\n", n->death.step);
+    }
+}
+
+const bl_storage *bl_address_describe(const belay_context *context, const bl_device *device, uint64_t address,
+                                      bl_text *words, bl_text *facts)
+{
+    nearest best = {.is_known = false};
+    look_at_alive(context, device, address, &best);
+    if (!best.is_known || best.distance > PAGE)
+        look_at_dead(context, address, &best);
+    if (!best.is_known) {
+        bl_text_format(words,
+                       address < PAGE ? "address 0x%" PRIx64 ", a null pointer"
+                                      : "address 0x%" PRIx64 ", near which no tensor lies or lay",
+                       address);
+        return NULL;
+    }
+    if (best.distance == 0)
+        bl_text_format(words, "byte %" PRIu64 " of ", address - best.begin);
+    else
+        bl_text_format(words, "%" PRIu64 " byte%s %s of ", best.distance, best.distance == 1 ? "" : "s",
+                       address < best.begin ? "before the begin" : "past the end");
+    const char *name = bl_journal_text_get(context->journal, best.name);
+    bl_text_format(words, "%s (%" PRIu64 " byte%s)%s", name[0] != '\0' ? name : "a tensor", best.n_bytes,
+                   best.n_bytes == 1 ? "" : "s", best.alive == NULL ? ", which was freed" : "");
+    add_facts(context, &best, facts);
+    return best.alive;
+}
