@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A forked child: what its parent opened is refused by name and left as it is; contexts of its own work. */
+#include "support/told.h"
+
+#include <belay/data.h>
+#include <belay/nn.h>
+#include <belay/optim.h>
+#include <belay/train.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "report/site.h"
+
+/* What the parent has and the child is given. */
+typedef struct family {
+    belay_context *context;
+    belay_tensor tensor;
+    belay_module *module;
+    belay_optimizer *optimizer;
+    belay_loader *batches;
+    belay_scope scope;
+    long parent;
+} family;
+
+static family f;
+static int line; /* of the child's last call */
+
+#define HERE (line = __LINE__)
+
+/* What a child wants known when it has ended: its status, and all that it was told. */
+typedef int (*child)(void);
+
+/* Runs `run` in a child; its words come back as what was told. */
+static int in_child(child run)
+{
+    int pipes[2], status;
+    assert_int_equal(pipe(pipes), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        close(pipes[0]);
+        int code = run();
+        ssize_t n = write(pipes[1], told(), strlen(told()));
+        ssize_t m = write(pipes[1], &line, sizeof line);
+        _exit(n < 0 || m < 0 ? 99 : code);
+    }
+    close(pipes[1]);
+    char words[1 << 14];
+    size_t used = 0;
+    for (ssize_t n = 1; n > 0; used += (size_t)n)
+        n = read(pipes[0], words + used, sizeof words - 1 - used);
+    close(pipes[0]);
+    used -= sizeof line;
+    memcpy(&line, words + used, sizeof line);
+    words[used] = '\0';
+    told_clear();
+    told_remember(NULL, BELAY_OK, words);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    f.parent = (long)pid; /* the child's number, for its words */
+    return WEXITSTATUS(status);
+}
+
+static void expect_fork(long child_id)
+{
+    told_expect("belay: a context that process %ld opened was used in process %ld, which was forked from it "
+                "(place.fork)\n"
+                "    called at: test_fork.c:%d\n" TOLD_START "%s",
+                (long)getpid(), child_id, line, told_try(BELAY_PLACE_FORK));
+}
+
+static void open_family(void)
+{
+    static const float values[] = {1, 2, 3, 4};
+    static const int64_t ids[] = {1, 2, 3, 4}, labels[] = {0, 1};
+    bl_report_site_source_set(false);
+    f.context = told_open();
+    f.tensor = told_f32(f.context, belay_shape2(2, 2), values);
+    f.module = belay_linear_module(f.context, &(belay_linear_module_options){.in = 2, .out = 2});
+    f.optimizer = belay_sgd(f.module, &(belay_sgd_options){.lr = 0.5f});
+    belay_dataset *data = belay_dataset_ids(f.context, ids, labels, 2, &(belay_ids_options){.seq = 2});
+    f.batches = belay_loader_new(data, &(belay_loader_options){.batch = 1, .workers = 2});
+    f.scope = belay_scope_open(f.context);
+}
+
+/* The parent goes on as if there had been no child. */
+static void close_family(void)
+{
+    float values[4];
+    belay_batch batch;
+    assert_int_equal(belay_n_faults(f.context), 0);
+    assert_true(belay_loader_next(f.batches, &batch));
+    assert_int_equal(batch.code, BELAY_OK);
+    told_read(belay_add(f.tensor, f.tensor), values, 4);
+    assert_float_equal(values[3], 8, 0);
+    belay_scope_close(f.scope);
+    told_close(f.context);
+}
+
+static int add(void)
+{
+    belay_tensor sum = (HERE, belay_add(f.tensor, f.tensor));
+    return belay_tensor_is_nil(sum) ? 0 : 1;
+}
+
+static void an_operation_on_the_parents_tensors_is_refused_and_named(void **state)
+{
+    (void)state;
+    open_family();
+    assert_int_equal(in_child(add), 0);
+    expect_fork(f.parent);
+    close_family();
+}
+
+static int add_in_a_loop(void)
+{
+    for (int i = 0; i < 1000; i++)
+        (void)(HERE, belay_add(f.tensor, f.tensor));
+    belay_fault fault;
+    bool is_kept = belay_fault_first(f.context, &fault) && fault.code == BELAY_PLACE_FORK;
+    return is_kept && belay_n_faults(f.context) == 1 ? 0 : 1;
+}
+
+static void a_line_is_named_once_however_often_it_runs(void **state)
+{
+    (void)state;
+    open_family();
+    assert_int_equal(in_child(add_in_a_loop), 0);
+    expect_fork(f.parent);
+    close_family();
+}
+
+/* Each kind of handle, and each kind of call. */
+static int count_refused(void)
+{
+    float values[4];
+    belay_batch batch;
+    int n = 0;
+    n += belay_is_open(f.context);
+    n += belay_tensor_read(f.tensor, values, sizeof values) != BELAY_PLACE_FORK;
+    n += belay_tensor_write(f.tensor, values, sizeof values) != BELAY_PLACE_FORK;
+    n += belay_tensor_n_elements(f.tensor) != 0;
+    n += !belay_tensor_is_nil(belay_zeros(f.context, BELAY_F32, belay_shape1(2)));
+    n += !belay_tensor_is_nil(belay_keep(f.tensor));
+    n += !belay_tensor_is_nil(belay_forward(f.module, f.tensor));
+    n += belay_module_n_parameters(f.module) != 0;
+    n += !belay_module_is_nil(f.module);
+    n += belay_loader_next(f.batches, &batch);
+    n += belay_loader_n_workers(f.batches) != 0;
+    n += belay_optimizer_n_applied(f.optimizer) != 0;
+    n += belay_checkpoint_save(f.module, "never.safetensors", NULL, 0) != BELAY_PLACE_FORK;
+    n += belay_memory_get(f.context).in_use != 0;
+    n += belay_device_get(f.context)[0] != '\0';
+    belay_optimizer_step(f.optimizer);
+    belay_backward(f.tensor);
+    belay_fault_raise(f.context, BELAY_DATA_ROW, "not told");
+    belay_position_set(f.context, 1, 1);
+    belay_site_push(f.context, "label");
+    belay_site_pop(f.context);
+    belay_loader_close(f.batches);
+    belay_module_free(f.module);
+    belay_optimizer_free(f.optimizer);
+    belay_tensor_free(f.tensor);
+    belay_scope_close(f.scope);
+    const char *words = told();
+    int n_told = 0;
+    for (; (words = strstr(words, "(place.fork)")) != NULL; words++)
+        n_told++;
+    told_clear();
+    return n > 0 ? n : n_told == 25 ? 0 : 100 + n_told;
+}
+
+static void every_call_with_what_the_parent_opened_gives_nothing(void **state)
+{
+    (void)state;
+    open_family();
+    assert_int_equal(in_child(count_refused), 0);
+    told_clear();
+    assert_int_equal(access("never.safetensors", F_OK), -1);
+    close_family();
+}
+
+static int close_it(void) { return (HERE, belay_close(f.context)); }
+
+static void closing_the_parents_context_frees_nothing_and_gives_the_status(void **state)
+{
+    (void)state;
+    struct stat before, after;
+    char path[] = "/tmp/belay-fork-XXXXXX";
+    int fd = mkstemp(path);
+    close(fd);
+    unlink(path);
+    open_family();
+    belay_context *own = f.context;
+    f.context = belay_open(&(belay_options){.log = told_remember, .journal = path});
+    assert_int_equal(stat(path, &before), 0);
+    assert_int_equal(in_child(close_it), 3);
+    expect_fork(f.parent);
+    assert_int_equal(stat(path, &after), 0);
+    assert_true(before.st_ino == after.st_ino && before.st_size == after.st_size);
+    assert_false(belay_tensor_is_nil(belay_zeros(f.context, BELAY_F32, belay_shape1(2))));
+    assert_int_equal(belay_close(f.context), 0);
+    unlink(path);
+    f.context = own;
+    close_family();
+}
+
+/* Long enough a tensor for several threads, which the child has not. */
+static int compute(void)
+{
+    belay_context *own = belay_open(&(belay_options){.log = told_remember, .no_journal = true, .threads = 2});
+    belay_tensor x = belay_ones(own, BELAY_F32, belay_shape2(512, 512));
+    double sum = belay_tensor_item(belay_sum(belay_matmul(x, x), NULL));
+    int status = belay_close(own);
+    return sum == 512.0 * 512.0 * 512.0 && status == 0 ? 0 : 1;
+}
+
+static void a_context_of_the_childs_own_computes(void **state)
+{
+    (void)state;
+    open_family();
+    assert_int_equal(compute(), 0);
+    assert_int_equal(in_child(compute), 0);
+    close_family();
+}
+
+static int fork_again(void)
+{
+    belay_context *own = belay_open(&(belay_options){.no_journal = true});
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(belay_is_open(own) || belay_is_open(f.context) ? 1 : 0);
+    int status;
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 && belay_close(own) == 0 ? 0 : 1;
+}
+
+static void a_childs_child_has_neither_the_parents_context_nor_the_childs(void **state)
+{
+    (void)state;
+    open_family();
+    assert_int_equal(in_child(fork_again), 0);
+    close_family();
+}
+
+static void close_at_exit(void) { (void)belay_close(f.context); }
+
+static int leave_by_exit(void)
+{
+    atexit(close_at_exit);
+    exit(0); /* with all handlers, the one above first */
+}
+
+static void an_exit_handler_that_closes_ends_well(void **state)
+{
+    (void)state;
+    open_family();
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        leave_by_exit();
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    close_family();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_operation_on_the_parents_tensors_is_refused_and_named),
+        cmocka_unit_test(a_line_is_named_once_however_often_it_runs),
+        cmocka_unit_test(every_call_with_what_the_parent_opened_gives_nothing),
+        cmocka_unit_test(closing_the_parents_context_frees_nothing_and_gives_the_status),
+        cmocka_unit_test(a_context_of_the_childs_own_computes),
+        cmocka_unit_test(a_childs_child_has_neither_the_parents_context_nor_the_childs),
+        cmocka_unit_test(an_exit_handler_that_closes_ends_well),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
