@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -73,6 +74,38 @@ static void addresses_cannot_be_read_by_the_host(void **state)
     close(ends[0]);
     close(ends[1]);
     device->api->give(device, block, 4096);
+    bl_device_close(device);
+}
+
+static void a_touch_by_the_host_returns_and_is_noted(void **state)
+{
+    (void)state;
+    bl_trap_touch touch;
+    bl_device *device = open_named("sim:0");
+    unsigned char *block = device->api->take(device, 64), byte = 9;
+    assert_int_equal(device->api->copy_in(device, 0, block, &byte, 1), BELAY_OK);
+    assert_int_not_equal(((volatile unsigned char *)block)[3], 0);
+    assert_true(bl_trap_take(((bl_sim *)device)->arena.device, &touch));
+    assert_int_equal(touch.address, (uintptr_t)block + 3);
+    assert_int_equal(device->api->copy_out(device, 0, &byte, block, 1), BELAY_OK);
+    assert_int_equal(byte, 9);
+    device->api->give(device, block, 64);
+    bl_device_close(device);
+}
+
+static void a_forked_child_may_close_a_device(void **state)
+{
+    (void)state;
+    bl_device *device = open_named("sim:0");
+    pid_t child = fork();
+    if (child == 0) {
+        bl_device_close(device);
+        _exit(7);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
     bl_device_close(device);
 }
 
@@ -178,6 +211,114 @@ static void a_launch_computes_on_the_devices_memory(void **state)
     assert_null(device->api->loss(device));
     device->api->give(device, a, N * 4);
     device->api->give(device, b, N * 4);
+    bl_device_close(device);
+}
+
+/* y[n] = weight[ids[n]], and what is added to weight by it. */
+static bl_launch row_launch(int op, void *first, void *ids, void *last, int64_t n)
+{
+    const int64_t width = 2, rows = 3;
+    bl_launch l = {.op = op, .dtype = BELAY_F32, .n_operands = 3, .n_items = n, .work = n, .ring = &ring, .serial = 12};
+    void *data[] = {first, ids, last};
+    int64_t forward[] = {rows, width, n}, backward[] = {n, width, rows};
+    memcpy(l.dim, op == BL_OP_embedding ? forward : backward, sizeof forward);
+    l.size[0] = n;
+    l.size[1] = rows;
+    l.size[2] = width;
+    for (int k = 0; k < 3; k++)
+        l.operand[k] = (bl_operand){.data = data[k], .dtype = k == 1 ? BELAY_I64 : BELAY_F32};
+    return l;
+}
+
+static void a_bad_index_is_published_in_the_launchs_ring(void **state)
+{
+    (void)state;
+    bl_device *device = open_named("sim:0");
+    float *weight = device->api->take(device, 24), *y = device->api->take(device, 16), out[4];
+    int64_t *ids = device->api->take(device, 16);
+    assert_int_equal(device->api->copy_in(device, 0, weight, (float[]){1, 2, 3, 4, 5, 6}, 24), BELAY_OK);
+    assert_int_equal(device->api->copy_in(device, 0, ids, (int64_t[]){3, 2}, 16), BELAY_OK);
+    bl_launch l = row_launch(BL_OP_embedding, weight, ids, y, 2);
+    ring = (bl_fault_ring){0};
+    assert_int_equal(device->api->run(device, 0, &l), BELAY_OK);
+    assert_int_equal(device->api->copy_out(device, 0, out, y, 16), BELAY_OK);
+    assert_memory_equal(out, ((float[]){0, 0, 5, 6}), 16);
+    assert_int_equal(ring.claimed, 1);
+    assert_int_equal(ring.record[0].launch, 12);
+    assert_int_equal(ring.record[0].code, BELAY_INDEX_RANGE);
+    assert_int_equal(ring.record[0].got, 3);
+    assert_null(device->api->loss(device));
+    device->api->give(device, weight, 24);
+    device->api->give(device, y, 16);
+    device->api->give(device, ids, 16);
+    bl_device_close(device);
+}
+
+/* Sums by index work in memory of the host. */
+static void a_kernel_without_memory_closes_its_gate_and_is_told_once(void **state)
+{
+    (void)state;
+    setenv("BELAY_SIM_SEED", "3", 1);
+    bl_device *device = open_named("sim:0");
+    float *g = device->api->take(device, 16), *weight = device->api->take(device, 24);
+    int64_t *ids = device->api->take(device, 16);
+    assert_int_equal(device->api->copy_in(device, 0, ids, (int64_t[]){1, 2}, 16), BELAY_OK);
+    assert_int_equal(device->api->synchronise(device), BELAY_OK);
+    bl_launch l = row_launch(BL_OP_embedding_grad, g, ids, weight, 2);
+    l.gates = true;
+    ring = (bl_fault_ring){0};
+    bl_memory_fail_at(1); /* after the command's own */
+    assert_int_equal(device->api->run(device, 0, &l), BELAY_OK);
+    assert_int_equal(device->api->synchronise(device), BELAY_MEM_EXHAUSTED);
+    bl_memory_fail_at(-1);
+    assert_int_equal(ring.gate, 1);
+    assert_int_equal(device->api->synchronise(device), BELAY_OK);
+    device->api->give(device, g, 16);
+    device->api->give(device, weight, 24);
+    device->api->give(device, ids, 16);
+    bl_device_close(device);
+}
+
+/* The sanitizer's look for leaks is the second half of this test. */
+static void a_kernel_that_is_ended_leaves_no_memory_behind(void **state)
+{
+    (void)state;
+    bl_device *device;
+    bl_device_options options = {.threads = 1, .memory = BL_MEMORY_EXACT};
+    assert_int_equal(bl_device_open("sim:0", &options, &device, NULL), BELAY_OK);
+    float *g = device->api->take(device, 8192), *weight = device->api->take(device, 24);
+    int64_t *ids = device->api->take(device, 4096);
+    bl_launch l = row_launch(BL_OP_embedding_grad, g, ids, weight, 513);
+    assert_int_equal(device->api->run(device, 0, &l), BELAY_OK);
+    assert_int_equal(device->api->synchronise(device), BELAY_PLACE_LOST);
+    assert_int_equal(device->api->loss(device)->address, (uintptr_t)ids + 4096);
+    device->api->give(device, g, 8192);
+    device->api->give(device, weight, 24);
+    device->api->give(device, ids, 4096);
+    bl_device_close(device);
+}
+
+static void a_matrix_product_runs_on_one_thread(void **state)
+{
+    (void)state;
+    enum { SIDE = 70 };
+    const int64_t n_bytes = (int64_t)SIDE * SIDE * 4;
+    bl_device *device = open_named("sim:0");
+    float *a = device->api->take(device, n_bytes), *y = device->api->take(device, n_bytes), host[SIDE * SIDE];
+    for (int i = 0; i < SIDE * SIDE; i++)
+        host[i] = i / SIDE == i % SIDE ? 3 : 0;
+    assert_int_equal(device->api->copy_in(device, 0, a, host, n_bytes), BELAY_OK);
+    bl_launch l = {
+        .op = BL_OP_matmul, .dtype = BELAY_F32, .n_operands = 3, .size = {1, SIDE, SIDE, SIDE}, .ring = &ring};
+    float *data[] = {a, a, y};
+    for (int k = 0; k < 3; k++)
+        l.operand[k] = (bl_operand){.data = data[k], .dtype = BELAY_F32};
+    assert_int_equal(device->api->run(device, 0, &l), BELAY_OK);
+    assert_int_equal(device->api->copy_out(device, 0, host, y, n_bytes), BELAY_OK);
+    for (int i = 0; i < SIDE * SIDE; i++)
+        assert_true(host[i] == (i / SIDE == i % SIDE ? 9 : 0));
+    device->api->give(device, a, n_bytes);
+    device->api->give(device, y, n_bytes);
     bl_device_close(device);
 }
 
@@ -511,6 +652,12 @@ int main(void)
         cmocka_unit_test_teardown(what_is_copied_in_comes_out, clear_environment),
         cmocka_unit_test_teardown(copies_of_a_stream_keep_their_order, clear_environment),
         cmocka_unit_test_teardown(a_launch_computes_on_the_devices_memory, clear_environment),
+        cmocka_unit_test_teardown(a_touch_by_the_host_returns_and_is_noted, clear_environment),
+        cmocka_unit_test_teardown(a_forked_child_may_close_a_device, clear_environment),
+        cmocka_unit_test_teardown(a_bad_index_is_published_in_the_launchs_ring, clear_environment),
+        cmocka_unit_test_teardown(a_kernel_without_memory_closes_its_gate_and_is_told_once, clear_environment),
+        cmocka_unit_test_teardown(a_kernel_that_is_ended_leaves_no_memory_behind, clear_environment),
+        cmocka_unit_test_teardown(a_matrix_product_runs_on_one_thread, clear_environment),
         cmocka_unit_test_teardown(an_ordinal_past_the_last_is_absent, clear_environment),
         cmocka_unit_test_teardown(settings_that_are_no_number_are_refused, clear_environment),
         cmocka_unit_test_teardown(a_bounded_address_space_gives_less_or_a_named_error, clear_environment),
