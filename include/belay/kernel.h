@@ -7,7 +7,7 @@
  *   BELAY_KERNEL(scale, "N: x[N] -> y[N]", work, i)
  *   {
  *       const scale_params *p = BELAY_PARAMS(scale_params, work);
- *       belay_view x = belay_view_of(work, SCALE_X), y = belay_view_of(work, SCALE_Y);
+ *       belay_kernel_view x = belay_view_of(work, SCALE_X), y = belay_view_of(work, SCALE_Y);
  *       BELAY_AT1(float, y, i) = p->by * BELAY_GET1(float, x, i);
  *   }
  *
@@ -164,15 +164,15 @@ BELAY_KERNEL_FN const void *belay_params_of(const belay_work *work, int64_t n_by
 /* ---- views ----------------------------------------------------------------------------------------------------------- */
 
 /* Operand `number` of the launch, counted in the signature's order.  Valid while the item runs. */
-typedef struct belay_view {
+typedef struct belay_kernel_view {
     const belay_work *work;
     const belay_kernel_operand *operand;
     int number;
-} belay_view;
+} belay_kernel_view;
 
-BELAY_KERNEL_FN belay_view belay_view_of(const belay_work *work, int number)
+BELAY_KERNEL_FN belay_kernel_view belay_view_of(const belay_work *work, int number)
 {
-    belay_view view;
+    belay_kernel_view view;
     bool exists = number >= 0 && number < BELAY_MAX_KERNEL_OPERANDS;
     view.work = work;
     view.operand = &work->args->operand[exists ? number : BELAY_MAX_KERNEL_OPERANDS];
@@ -181,16 +181,16 @@ BELAY_KERNEL_FN belay_view belay_view_of(const belay_work *work, int number)
 }
 
 /* True for an operand that was left out. */
-BELAY_KERNEL_FN bool belay_view_is_absent(belay_view view) { return view.operand->dtype == BELAY_NO_DTYPE; }
-BELAY_KERNEL_FN int belay_view_rank(belay_view view) { return view.operand->rank; }
+BELAY_KERNEL_FN bool belay_view_is_absent(belay_kernel_view view) { return view.operand->dtype == BELAY_NO_DTYPE; }
+BELAY_KERNEL_FN int belay_view_rank(belay_kernel_view view) { return view.operand->rank; }
 /* The size of an axis; 0 for one that is not there. */
-BELAY_KERNEL_FN int64_t belay_view_size(belay_view view, int axis)
+BELAY_KERNEL_FN int64_t belay_view_size(belay_kernel_view view, int axis)
 {
     return axis >= 0 && axis < view.operand->rank ? view.operand->size[axis] : 0;
 }
 /* The first element, and from there on nothing is checked: a stray access is undefined.  In memory mode `exact` and on
  * software devices one that leaves its block is the fault mem.access. */
-BELAY_KERNEL_FN void *belay_view_raw(belay_view view) { return view.operand->data; }
+BELAY_KERNEL_FN void *belay_view_raw(belay_kernel_view view) { return view.operand->data; }
 
 /* The element at 0 to 4 coordinates: AT is a place to read and write, GET a value.  Types: float, double, int64_t,
  * int32_t, uint16_t (and the bits of 16-bit floats), uint8_t (and bool), bool. */
@@ -238,8 +238,8 @@ BELAY_KERNEL_COLD void *belay_view_misplaced(belay_kernel_thread *thread, const 
     return &thread->scratch;
 }
 
-BELAY_KERNEL_FN void *belay_view_place(belay_view view, unsigned kinds, int n_bytes, int writes, int rank, int64_t i,
-                                       int64_t j, int64_t k, int64_t l)
+BELAY_KERNEL_FN void *belay_view_place(belay_kernel_view view, unsigned kinds, int n_bytes, int writes, int rank,
+                                       int64_t i, int64_t j, int64_t k, int64_t l)
 {
     const belay_kernel_operand *o = view.operand;
     const int64_t at[4] = {i, j, k, l};

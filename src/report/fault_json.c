@@ -54,6 +54,18 @@ static void add_element(const bl_report_fault *f, bl_text *out)
     bl_text_format(out, ",\"got\":%" PRId64 ",\"limit\":%" PRId64 ",\"count\":%" PRIu64, f->got, f->limit, f->count);
 }
 
+/* What a kernel of the user's own noted in an item: about a coordinate, or about the item itself. */
+static void add_item(const bl_report_fault *f, bl_text *out)
+{
+    bl_text_format(out, ",\"item\":%" PRId64 ",\"items\":%" PRId64 ",\"count\":%" PRIu64, f->element, f->n_items,
+                   f->count);
+    if (f->operand < 0)
+        return;
+    text_or_nothing("tensor", bl_report_tensor_name(&f->tensor[f->operand]), out);
+    if (f->code == BELAY_INDEX_RANGE)
+        bl_text_format(out, ",\"axis\":%d,\"got\":%" PRId64 ",\"limit\":%" PRId64, f->axis, f->got, f->limit);
+}
+
 /* What came later into the format: keys of older lines stand before them. */
 static void add_element_rest(const bl_report_fault *f, bl_text *out)
 {
@@ -122,7 +134,7 @@ static void add_names(const bl_report_fault *f, bl_text *out)
 void bl_report_fault_json(const bl_report_fault *f, bl_text *out)
 {
     static const char *const severities[] = {"warning", "fault", "fatal", "bug"};
-    bool has_element = f->operand >= 0 && f->element >= 0;
+    bool has_element = f->operand >= 0 && f->element >= 0 && f->n_items == 0;
     bl_text words = {0};
     bl_text_add(out, "{");
     bl_report_json_string("code", belay_code_name(f->code), out);
@@ -131,6 +143,8 @@ void bl_report_fault_json(const bl_report_fault *f, bl_text *out)
     add_names(f, out);
     if (has_element)
         add_element(f, out);
+    else if (f->n_items > 0)
+        add_item(f, out);
     if (f->n_tensors > 0)
         add_tensors(f, out);
     if (f->has_position)
