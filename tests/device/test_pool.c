@@ -465,6 +465,30 @@ static void bytes_are_touched_where_the_source_says(void **state)
     }
 }
 
+static void a_block_that_went_back_to_the_source_begins_anew(void **state)
+{
+    (void)state;
+    hidden h = hidden_open(0);
+    bl_memory_source source = hidden_source(&h);
+    bl_pool *pool = bl_pool_new(&source, BL_MEMORY_REDZONE, true);
+    for (int64_t round = 0; round < 3; round++) {
+        char *block = bl_pool_take(pool, 8);
+        for (int64_t generation = 1, told = 0; generation < 4; generation++) {
+            bl_pool_give(pool, block, 8);
+            uint64_t word;
+            memcpy(&word, hidden_host(&h, block), 8);
+            assert_int_equal(bl_pool_poison(word, &told), BL_POISON_FREED);
+            assert_int_equal(told, generation);
+            assert_ptr_equal(bl_pool_take(pool, 8), block);
+        }
+        bl_pool_give(pool, block, 8);
+        assert_true(bl_pool_trim(pool) > 0);
+        h.used = 0; /* the source gives the same address again */
+    }
+    bl_pool_free(pool);
+    hidden_close(&h);
+}
+
 static void without_mappings_blocks_are_red_zoned_ones(void **state)
 {
     (void)state;
@@ -584,6 +608,7 @@ int main(void)
         cmocka_unit_test(poison_is_no_number_and_tells_what_it_marks),
         cmocka_unit_test(exact_blocks_are_fresh_where_asked_and_zero_else),
         cmocka_unit_test(bytes_are_touched_where_the_source_says),
+        cmocka_unit_test(a_block_that_went_back_to_the_source_begins_anew),
         cmocka_unit_test(without_mappings_blocks_are_red_zoned_ones),
         cmocka_unit_test(a_process_keeps_mappings_for_all_else),
         cmocka_unit_test(any_allocation_of_a_pool_may_fail),

@@ -272,17 +272,6 @@ static void every_page_of_a_long_touch_goes_away_again(void **state)
     close_range_of_pages(range);
 }
 
-static void errno_is_left_alone(void **state)
-{
-    (void)state;
-    char *range = open_range();
-    errno = 4711;
-    (void)peek((uintptr_t)range);
-    assert_int_equal(errno, 4711);
-    assert_touch(range, range, 1, false);
-    close_range_of_pages(range);
-}
-
 static void each_range_has_its_own_note(void **state)
 {
     (void)state;
@@ -464,6 +453,20 @@ static void scene_number_sent(void)
     (void)raise(SIGSEGV);
 }
 
+static void send(void *state)
+{
+    (void)state;
+    (void)raise(SIGSEGV);
+}
+
+static void scene_sent_to_a_body(void)
+{
+    put(on_number, 0);
+    bl_trap_access access;
+    if (!bl_trap_run(send, NULL, &access))
+        _Exit(89);
+}
+
 static void scene_ignored(void)
 {
     put(SIG_IGN, 0);
@@ -531,6 +534,7 @@ static const struct {
     {"info", scene_info, 41},
     {"number", scene_number, 42},
     {"number_sent", scene_number_sent, 42},
+    {"sent_to_a_body", scene_sent_to_a_body, 42},
     {"ignored", scene_ignored, 43},
     {"ignored_access", scene_ignored_access, -1},
     {"back", scene_back, 44},
@@ -608,7 +612,6 @@ int main(int n_arguments, char **argument)
         cmocka_unit_test(a_touch_returns_no_number_and_is_told_once),
         cmocka_unit_test(a_write_returns_and_is_lost),
         cmocka_unit_test(every_page_of_a_long_touch_goes_away_again),
-        cmocka_unit_test(errno_is_left_alone),
         cmocka_unit_test(each_range_has_its_own_note),
         cmocka_unit_test(a_kernel_that_touches_a_range_is_ended),
         cmocka_unit_test(what_is_no_range_is_refused),
