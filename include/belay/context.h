@@ -17,6 +17,30 @@ typedef void (*belay_log_function)(void *state, belay_code code, const char *tex
 /* Writes the paragraph to stderr. */
 BELAY_API void belay_log_stderr(void *state, belay_code code, const char *text);
 
+/* What is said of a program that makes the host wait for an asynchronous device: PyTorch's set_sync_debug_mode. */
+typedef enum belay_sync_debug {
+    BELAY_SYNC_DEBUG_DEFAULT = 0, /* as BELAY_SYNC_DEBUG says, else off */
+    BELAY_SYNC_DEBUG_OFF = 1,
+    BELAY_SYNC_DEBUG_WARN = 2, /* run.sync, once for each line; how often in all when the context closes */
+    BELAY_SYNC_DEBUG_ERROR = 3 /* run.sync_refused: there is no wait, and so no value */
+} belay_sync_debug;
+
+/* How the memory of tensors lies. */
+typedef enum belay_memory_mode {
+    BELAY_MEMORY_DEFAULT = 0,   /* as BELAY_MEMORY says, else pool */
+    BELAY_MEMORY_POOL = 1,      /* blocks of size classes, kept for re-use */
+    BELAY_MEMORY_REDZONE = 2,   /* the same between bytes of a known pattern, which are looked at when a block dies */
+    BELAY_MEMORY_EXACT = 3,     /* each its own pages, really freed, ending at an inaccessible page */
+    BELAY_MEMORY_EXACT_LEFT = 4 /* likewise, beginning behind one */
+} belay_memory_mode;
+
+/* Where a field has its default, the environment is asked, once, by belay_open:
+ *
+ *   BELAY_LAUNCH_BLOCKING  0, 1
+ *   BELAY_SYNC_DEBUG       off, warn, error
+ *   BELAY_MEMORY           pool, redzone, exact, exact-left; with ",poison" behind it if wanted
+ *
+ * A value that is none of them is conf.value.  What is set or changed later has no effect and is told once: conf.late. */
 typedef struct belay_options {
     const char *device; /* "cpu" (NULL), "sim:N", "cuda:N" */
     uint64_t seed;
@@ -27,6 +51,9 @@ typedef struct belay_options {
     const char *journal;             /* path; NULL: a file in TMPDIR, removed by belay_close */
     bool no_journal;
     bool launch_blocking; /* a fault surfaces at the call that made it; on `cpu` it always does */
+    belay_sync_debug sync_debug;
+    belay_memory_mode memory;
+    bool poison;          /* fresh memory holds NaN, freed memory another pattern: what reads it is seen */
     bool trace_nonfinite; /* look at every output for Inf and NaN: slow */
     int rank;             /* printed in reports */
 } belay_options;
