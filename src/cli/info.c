@@ -40,7 +40,7 @@ static void tell_device(bl_cli *cli, json_t *object, const char *name)
     bl_error error = {0};
     bl_device *device = NULL;
     char words[512];
-    bool is_here = bl_device_open(name, 0, &device, &error) == BELAY_OK;
+    bool is_here = bl_device_open(name, &(bl_device_options){0}, &device, &error) == BELAY_OK;
     int threads = is_here ? device->api->threads(device) : 0;
     if (cli->json) {
         json_t *entry = json_object();

@@ -29,20 +29,26 @@ static bool parse_name(const char *name, const bl_device_api **api, int *ordinal
     return false;
 }
 
-belay_code bl_device_open(const char *name, int threads, bl_device **out, bl_error *error)
+belay_code bl_device_open(const char *name, const bl_device_options *options, bl_device **out, bl_error *error)
 {
     const bl_device_api *api;
-    bl_device_options options = {.threads = threads};
-    if (!parse_name(name, &api, &options.ordinal)) {
+    bl_device_options given = *options;
+    *out = NULL;
+    if (!parse_name(name, &api, &given.ordinal)) {
         bl_error_set(error, BELAY_CONF_VALUE, "device is \"%.40s\", which names no device", name);
         bl_error_fact(error, "devices: cpu, sim:N, cuda:N");
         return BELAY_CONF_VALUE;
     }
-    return api->open(&options, out, error);
+    return api->open(&given, out, error);
 }
 
 void bl_device_close(bl_device *device)
 {
     if (device != NULL)
         device->api->close(device);
+}
+
+const bl_device_api *bl_device_kind(int number)
+{
+    return number >= 0 && number < BL_COUNT(devices) ? devices[number] : NULL;
 }

@@ -229,7 +229,7 @@ static void arrive_at_leaf(belay_context *context, belay_tensor leaf, belay_tens
     snprintf(name, sizeof name, "%.150s.grad", bl_journal_text_get(context->journal, slot->name));
     grad_slot->name = bl_journal_text(context->journal, name);
     grad_slot->storage->name = grad_slot->name;
-    bl_journal_storage_name(context->journal, grad_slot->storage->place, grad_slot->name);
+    bl_journal_storage_name(context->journal, grad_slot->storage->listed, grad_slot->name);
 }
 
 belay_tensor bl_grad_collected(belay_context *context, const bl_node *node, int k)
@@ -364,9 +364,9 @@ static void backward(belay_context *context, belay_tensor tensor, belay_tensor u
 void belay_backward_from(belay_tensor tensor, belay_tensor upstream)
 {
     belay_context *context = bl_tensor_context(tensor);
+    BL_ENTER(context);
     if (context == NULL)
         return;
-    BL_ENTER(context);
     if (belay_tensor_is_nil(upstream))
         return;
     backward(context, tensor, upstream);
@@ -375,8 +375,8 @@ void belay_backward_from(belay_tensor tensor, belay_tensor upstream)
 void belay_backward(belay_tensor loss)
 {
     belay_context *context = bl_tensor_context(loss);
+    BL_ENTER(context);
     if (context == NULL)
         return;
-    BL_ENTER(context);
     backward(context, loss, (belay_tensor){0});
 }

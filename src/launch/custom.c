@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -24,17 +25,6 @@ void bl_custom_describe(const bl_custom *custom, bl_report_fault *f)
     }
 }
 
-/* "x", or "operand 5, which its signature does not name" */
-static const char *operand_words(const bl_report_fault *f, int k, char out[96])
-{
-    bool exists = k >= 0 && k < f->n_tensors;
-    if (!exists)
-        snprintf(out, 96, "operand %d, which its signature does not name,", k);
-    else
-        snprintf(out, 96, "%s", f->tensor[k].name[0] != '\0' ? f->tensor[k].name : f->tensor[k].role);
-    return out;
-}
-
 /* The dtype for which a C type stands: the first of those that it reads. */
 static const char *kinds_words(int64_t kinds)
 {
@@ -51,31 +41,48 @@ static double double_of(int64_t bits)
     return value;
 }
 
+/* What was wrong with a view, or with its coordinates. */
 static void tell_view(const bl_custom *custom, const bl_fault_record *r, bl_report_fault *f)
 {
-    char name[96];
-    int k = (int8_t)r->operand;
-    bool exists = k >= 0 && k < f->n_tensors && !f->tensor[k].is_absent;
-    operand_words(f, k, name);
+    f->operand = r->operand < f->n_tensors ? r->operand : 0;
+    const bl_report_tensor *t = &f->tensor[f->operand];
+    const char *name = t->name[0] != '\0' ? t->name : t->role;
     if (r->code == BELAY_INDEX_RANGE)
         snprintf(f->what, sizeof f->what,
                  "item %" PRId64 " of %s takes coordinate %" PRId64 " on axis %d of %s, outside [0, %" PRId64 ")",
                  r->element, custom->name, r->got, r->axis, name, r->limit);
     else if (r->code == BELAY_SHAPE_RANK)
         snprintf(f->what, sizeof f->what,
-                 "item %" PRId64 " of %s gives %s %" PRId64 " coordinates, which has %" PRId64 " axes", r->element,
-                 custom->name, name, r->got, r->limit);
-    else if (r->code == BELAY_CONF_CONFLICT)
-        snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s writes to %s, which its signature gives it to read",
-                 r->element, custom->name, name);
-    else if (exists)
+                 "item %" PRId64 " of %s gives %" PRId64 " coordinate%s to %s, which has %" PRId64, r->element,
+                 custom->name, r->got, r->got == 1 ? "" : "s", name, r->limit);
+    else if (r->code == BELAY_TYPE_DTYPE)
         snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s takes %s for %s, which is %s", r->element,
                  custom->name, name, kinds_words(r->got), belay_dtype_name((belay_dtype)r->limit));
     else
-        snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s uses %s%s", r->element, custom->name, name,
-                 k < f->n_tensors ? ", which was left out" : " is there");
-    if (exists)
-        f->operand = k;
+        snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s writes to %s, which its signature gives it to read",
+                 r->element, custom->name, name);
+}
+
+/* What an operand that is not there is: left out, or none of the signature's. */
+static void tell_absent(const bl_custom *custom, const bl_fault_record *r, bl_report_fault *f)
+{
+    if (r->got >= 0 && r->got < custom->args.n_operands)
+        snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s uses %s, which was left out", r->element,
+                 custom->name, custom->role[r->got]);
+    else
+        snprintf(f->what, sizeof f->what,
+                 "item %" PRId64 " of %s uses operand %" PRId64 ", which its signature does not name", r->element,
+                 custom->name, r->got);
+}
+
+static void tell_cast(const bl_custom *custom, const bl_fault_record *r, bl_report_fault *f)
+{
+    char words[32] = "nan"; /* whatever its sign */
+    double value = double_of(r->got);
+    if (!isnan(value))
+        snprintf(words, sizeof words, "%.9g", value);
+    snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s makes an index of %s, not a whole number of 64 bits",
+             r->element, custom->name, words);
 }
 
 static const char *advice_of(belay_code code)
@@ -89,6 +96,8 @@ static const char *advice_of(belay_code code)
         return "Use the form of the view with as many coordinates as the tensor has axes.";
     case BELAY_CONF_CONFLICT:
         return "Name the operand behind the arrow of the kernel's signature, or with `!`.";
+    case BELAY_CONF_MISSING:
+        return "Use operands that the signature names; belay_view_is_absent tells of one that may be left out.";
     case BELAY_CONF_VALUE:
         return "Give the launch the struct that the kernel takes, and its size.";
     default:
@@ -110,9 +119,10 @@ void bl_custom_tell(const bl_custom *custom, const bl_fault_record *r, bl_report
         snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s: %s", r->element, custom->name, custom->message);
         break;
     case BELAY_NUM_CAST:
-        snprintf(f->what, sizeof f->what,
-                 "item %" PRId64 " of %s makes an index of %.9g, not a whole number of 64 bits", r->element,
-                 custom->name, double_of(r->got));
+        tell_cast(custom, r, f);
+        break;
+    case BELAY_CONF_MISSING:
+        tell_absent(custom, r, f);
         break;
     case BELAY_CONF_VALUE:
         snprintf(f->what, sizeof f->what, "%s takes its parameters as %" PRId64 " bytes, the launch gave %" PRId64,
@@ -122,6 +132,17 @@ void bl_custom_tell(const bl_custom *custom, const bl_fault_record *r, bl_report
         tell_view(custom, r, f);
     }
     snprintf(f->advice, sizeof f->advice, "%s", advice_of((belay_code)r->code));
+}
+
+/* A refusal with an advice of its own, about the call's tensors. */
+static void refuse(const bl_call *call, const bl_error *error)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, error->code);
+    snprintf(f.what, sizeof f.what, "%s", error->what);
+    snprintf(f.advice, sizeof f.advice, "%s", bl_error_advice(error));
+    bl_prove_describe(call, &f);
+    bl_context_fault(call->context, &f);
 }
 
 /* ---- proof ----------------------------------------------------------------------------------------------------------- */
@@ -206,15 +227,18 @@ static bool items_fit(const bl_call *call, const bl_signature *s, const int64_t 
     int64_t allowed = most / chunk + (most % chunk != 0);
     if (s->n_items == 0 || n_items <= allowed)
         return true;
+    bl_error error;
     if (s->chunk > 0)
-        bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
-                      "%s was launched with %" PRId64 " items, its tensors have %" PRId64 " chunks of %" PRId64
-                      " (%s is %" PRId64 ")",
-                      name, n_items, allowed, chunk, words, most);
+        bl_error_set(&error, BELAY_SHAPE_CONTRACT,
+                     "%s was launched with %" PRId64 " items, its tensors have %" PRId64 " chunks of %" PRId64
+                     " (%s is %" PRId64 ")",
+                     name, n_items, allowed, chunk, words, most);
     else
-        bl_prove_fail(call, BELAY_SHAPE_CONTRACT,
-                      "%s was launched with %" PRId64 " items, its tensors have %" PRId64 " (%s)", name, n_items,
-                      allowed, words[0] != '\0' ? words : "one for each launch");
+        bl_error_set(&error, BELAY_SHAPE_CONTRACT,
+                     "%s was launched with %" PRId64 " items, its tensors have %" PRId64 "%s%s", name, n_items, allowed,
+                     words[0] != '\0' ? ": " : "", words);
+    bl_error_advise(&error, "Launch as many items as the tensors have, the last and smaller batch too.");
+    refuse(call, &error);
     return false;
 }
 
@@ -284,8 +308,11 @@ static bool device_fits(const bl_call *call, const belay_launch_options *options
     const char *own = call->context->places[p->place].device->name, *asked = options->device;
     if (asked == NULL || strcmp(asked, own) == 0)
         return true;
-    bl_prove_fail(call, BELAY_PLACE_DEVICE, "%s was launched on %.64s, its operands lie on %s", call->custom->name,
-                  asked, own);
+    bl_error error;
+    bl_error_set(&error, BELAY_PLACE_DEVICE, "%s was launched on %.64s, its operands lie on %s", call->custom->name,
+                 asked, own);
+    bl_error_advise(&error, "Launch it where its operands lie, or move them by belay_tensor_to.");
+    refuse(call, &error);
     return false;
 }
 
@@ -307,9 +334,12 @@ static bool params_hold_no_address(const bl_call *call, const bl_proof *p)
         memcpy(&word, (const char *)args->params + at, sizeof word);
         if (word >> 32 == 0 || word >> 47 != 0 || !is_readable(word))
             continue;
-        bl_prove_fail(call, BELAY_MEM_ACCESS,
-                      "byte %" PRId64 " of the parameters of %s is an address of the host, which %s cannot read", at,
-                      call->custom->name, device->name);
+        bl_error error;
+        bl_error_set(&error, BELAY_MEM_ACCESS,
+                     "byte %" PRId64 " of the parameters of %s is an address of the host, which %s cannot read", at,
+                     call->custom->name, device->name);
+        bl_error_advise(&error, "Copy what it points to into a tensor, and give that as an operand.");
+        refuse(call, &error);
         return false;
     }
     return true;

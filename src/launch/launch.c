@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "launch/prove.h"
+#include "kernel/custom.h"
+#include "launch/flight.h"
 
 /* The launch record goes to the journal before the launch. */
 static void write_record(const bl_call *call, const bl_proof *p)
@@ -22,10 +23,10 @@ static void write_record(const bl_call *call, const bl_proof *p)
     r->micro_batch = context->micro_batch;
     r->site = l->site;
     r->layer = call->layer != 0 ? call->layer : context->layer_text;
-    r->op = (uint16_t)call->op;
+    r->op = call->custom != NULL ? call->custom->journal_op : (uint16_t)call->op;
     r->n_operands = (uint8_t)l->n_operands;
-    r->device = 0;
-    r->stream = 0;
+    r->device = (uint8_t)p->place;
+    r->stream = (uint32_t)context->places[p->place].stream;
     r->is_backward = call->is_backward || context->in_backward;
     for (int k = 0; k < l->n_operands; k++) {
         bl_operand_record *o = &r->operand[k];
@@ -98,7 +99,8 @@ static bool is_finite(belay_context *context, const bl_slot *slot, int64_t *elem
         return true;
     for (int64_t e = 0; e < n; e++) {
         double bytes[1] = {0};
-        context->device->api->copy_out(context->device, bytes, (const char *)bl_slot_data(slot) + e * size, size);
+        if (bl_place_read(context, slot, e * size, bytes, size) != BELAY_OK)
+            return true;
         double value = bl_launch_float(slot->dtype, bytes);
         if (!isfinite(value)) {
             *element = e;
@@ -131,39 +133,118 @@ static void trace_nonfinite(const bl_call *call)
     }
 }
 
-bool bl_launch_run(bl_call *call)
+/* No tensor of the call is in use on another stream without an order. */
+static bool is_ordered(const bl_call *call, const bl_proof *p)
 {
     belay_context *context = call->context;
-    bl_proof p = {0};
-    call->n_out = 0;
-    if (!belay_is_open(context))
+    for (int k = 0; k < p->launch.n_operands; k++) {
+        const bl_slot *slot = belay_tensor_is_nil(p->tensor[k]) ? NULL : bl_slot_get(context, p->tensor[k]);
+        if (slot == NULL)
+            continue;
+        bool writes = (p->written >> k & 1) != 0;
+        bl_race race = bl_place_race(context, slot->storage, writes);
+        if (race.stream == BL_STREAM_NONE)
+            continue;
+        bl_report_fault f;
+        bl_report_fault_init(&f, BELAY_LIFE_STREAM);
+        bl_prove_describe(call, &f);
+        bl_place_describe_race(context, slot->storage, writes, &race, &f);
+        bl_context_fault(context, &f);
         return false;
-    if (!prove(call, &p)) {
+    }
+    return true;
+}
+
+static void note_uses(const bl_call *call, const bl_proof *p)
+{
+    belay_context *context = call->context;
+    for (int k = 0; k < p->launch.n_operands; k++) {
+        const bl_slot *slot = belay_tensor_is_nil(p->tensor[k]) ? NULL : bl_slot_get(context, p->tensor[k]);
+        if (slot != NULL)
+            bl_place_note(context, slot->storage, (p->written >> k & 1) != 0, p->launch.serial, p->launch.site);
+    }
+}
+
+/* Puts the launch into the current stream of its place.  False after a fault: it did not get there. */
+static belay_code put_asynchronous(const bl_call *call, const bl_proof *p)
+{
+    belay_context *context = call->context;
+    bl_device *device = context->places[p->place].device;
+    int stream = bl_place_stream(context, p->place)->number;
+    bl_place_begin(context, p->place);
+    belay_code code = p->launch.n_items > 0 ? device->api->run(device, stream, &p->launch) : BELAY_OK;
+    if (code != BELAY_OK || p->launch.n_items == 0)
+        return code;
+    note_uses(call, p);
+    bl_flight_begin(call, p);
+    if (!context->launch_blocking)
+        return BELAY_OK;
+    code = device->api->stream_synchronise(device, stream, device->api->stream_put(device, stream));
+    bl_place_look(context);
+    return code;
+}
+
+static belay_code put_synchronous(const bl_call *call, const bl_proof *p)
+{
+    belay_context *context = call->context;
+    bl_device *device = context->places[p->place].device;
+    belay_code code = p->launch.n_items > 0 ? device->api->run(device, 0, &p->launch) : BELAY_OK;
+    if (BL_UNLIKELY(context->ring->claimed != 0) && code == BELAY_OK)
+        bl_flight_tell_now(call, p);
+    return code;
+}
+
+static void tell_refusal(const bl_call *call, const bl_proof *p, belay_code code)
+{
+    belay_context *context = call->context;
+    if (code == BELAY_PLACE_LOST)
+        bl_place_raise_lost(context, p->place);
+    else
+        bl_prove_fail(call, code,
+                      code == BELAY_MEM_EXHAUSTED ? "device %s has no memory to run %s on %s"
+                                                  : "device %s has no code for %s on %s",
+                      context->places[p->place].device->name, bl_kernel_rows[call->op].name,
+                      belay_dtype_name(p->launch.dtype));
+}
+
+bool bl_launch_submit(bl_call *call, bl_proof *p)
+{
+    belay_context *context = call->context;
+    bl_launch *l = &p->launch;
+    bool is_asynchronous = bl_place_is_asynchronous(context, p->place);
+    if (BL_UNLIKELY(is_asynchronous) &&
+        (!is_ordered(call, p) || !bl_flight_make_room(context, context->n_launches + 1))) {
         drop_results(call);
         return false;
     }
-    bl_launch *l = &p.launch;
     l->op = call->op;
     l->params = call->params;
     l->policy = call->policy != BELAY_INDEX_DEFAULT ? call->policy : context->policy;
     l->gates = context->recording || context->is_gating;
-    l->ring = context->device->api->ring(context->device);
+    l->ring = context->ring;
     l->serial = ++context->n_launches;
     l->step = (uint32_t)context->step;
     l->site = bl_journal_site(context->journal, call->site != 0 ? call->site : context->site);
-    write_record(call, &p);
-    belay_code code = l->n_items > 0 ? context->device->api->run(context->device, l) : BELAY_OK;
+    write_record(call, p);
+    belay_code code = is_asynchronous ? put_asynchronous(call, p) : put_synchronous(call, p);
     if (BL_UNLIKELY(code != BELAY_OK)) {
-        bl_prove_fail(call, code,
-                      code == BELAY_MEM_EXHAUSTED ? "device %s has no memory to run %s on %s"
-                                                  : "device %s has no code for %s on %s",
-                      context->device->name, bl_kernel_rows[call->op].name, belay_dtype_name(l->dtype));
+        tell_refusal(call, p, code);
         drop_results(call);
         return false;
     }
-    if (BL_UNLIKELY(l->ring->claimed != 0))
-        bl_launch_fence(context, call, l);
     if (BL_UNLIKELY(context->trace_nonfinite))
         trace_nonfinite(call);
     return true;
+}
+
+bool bl_launch_run(bl_call *call)
+{
+    bl_proof p = {0};
+    call->n_out = 0;
+    if (!belay_is_open(call->context))
+        return false;
+    if (prove(call, &p))
+        return bl_launch_submit(call, &p);
+    drop_results(call);
+    return false;
 }

@@ -5,7 +5,7 @@
 #define BL_LAUNCH_LAUNCH_H
 
 #include "launch/signature.h"
-#include "tensor/context.h"
+#include "tensor/place.h"
 
 enum { BL_MAX_IN = 8, BL_MAX_OUT = 4 };
 
@@ -24,6 +24,7 @@ typedef struct bl_call {
     bool has_dims;             /* `dims` gives every symbol of `dims_of`'s signature by letter */
     int dims_of;
     int64_t dims[8];
+    struct bl_custom *custom; /* a kernel of the user's own, for `op` custom */
     bool is_backward;
     uintptr_t site; /* backward: the forward call's */
     uint32_t layer; /* backward: the forward call's */
@@ -35,9 +36,6 @@ typedef struct bl_call {
 /* Runs the call; false (all results nil) when an input is nil or a fault was raised.  A bad index does not make it
  * false: the result reads as the policy says. */
 bool bl_launch_run(bl_call *call);
-
-/* Waits for the device and tells the faults that its kernels recorded. */
-void bl_launch_fence(belay_context *context, const bl_call *call, const bl_launch *launch);
 
 /* The value of an element of a float dtype. */
 double bl_launch_float(int dtype, const void *element);

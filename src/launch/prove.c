@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "launch/custom.h"
 
 /* ---- words ----------------------------------------------------------------------------------------------------------- */
 
@@ -17,32 +18,57 @@ static belay_tensor shown_of(const bl_call *call, int k)
     return belay_tensor_is_nil(call->shown[k]) ? call->in[k] : call->shown[k];
 }
 
-void bl_prove_describe(const bl_call *call, bl_report_fault *f)
+int bl_prove_show(const bl_call *call, bl_shown shown[BL_MAX_IN + 1])
 {
-    const bl_signature *signature = bl_signature_of(call->op);
-    snprintf(f->op, sizeof f->op, "%s", bl_kernel_rows[call->op].name);
-    f->is_backward = call->is_backward || call->context->in_backward;
-    if (call->site != 0)
-        bl_context_site(call->context, call->site, f->site, sizeof f->site);
-    if (call->layer != 0)
-        snprintf(f->layer, sizeof f->layer, "%s", bl_journal_text_get(call->context->journal, call->layer));
     /* A tensor shown behind the inputs is what the op adds to. */
     int n = call->n_in + (call->n_in < BL_MAX_IN && !belay_tensor_is_nil(call->shown[call->n_in]));
-    f->table = bl_kernel_rows[call->op].table - 1;
     for (int k = 0; k < n; k++) {
-        bl_report_tensor *t = &f->tensor[f->n_tensors++];
         const bl_slot *slot = bl_slot_get(call->context, k < call->n_in ? shown_of(call, k) : call->shown[k]);
-        if (k < signature->n_in + signature->n_out)
-            snprintf(t->role, sizeof t->role, "%s", signature->operand[k].name);
-        t->is_absent = slot == NULL;
+        shown[k] = (bl_shown){.is_absent = slot == NULL};
         if (slot == NULL)
             continue;
-        snprintf(t->name, sizeof t->name, "%s", bl_journal_text_get(call->context->journal, slot->name));
-        t->dtype = slot->dtype;
-        t->shape = bl_slot_shape(slot);
+        shown[k].name = slot->name;
+        shown[k].dtype = slot->dtype;
+        shown[k].place = slot->storage->place;
+        shown[k].shape = bl_slot_shape(slot);
     }
-    if (f->table >= call->n_in && f->table < signature->n_in + signature->n_out) /* indices into the result */
+    return n;
+}
+
+void bl_prove_describe_shown(const belay_context *context, int op, const bl_shown *shown, int n, bl_report_fault *f)
+{
+    const bl_signature *signature = bl_signature_of(op);
+    snprintf(f->op, sizeof f->op, "%s", bl_kernel_rows[op].name);
+    f->table = bl_kernel_rows[op].table - 1;
+    for (int k = 0; k < n; k++) {
+        bl_report_tensor *t = &f->tensor[f->n_tensors++];
+        if (k < signature->n_in + signature->n_out)
+            snprintf(t->role, sizeof t->role, "%s", signature->operand[k].name);
+        t->is_absent = shown[k].is_absent;
+        if (t->is_absent)
+            continue;
+        snprintf(t->name, sizeof t->name, "%s", bl_journal_text_get(context->journal, shown[k].name));
+        snprintf(t->device, sizeof t->device, "%s", context->places[shown[k].place].device->name);
+        t->dtype = shown[k].dtype;
+        t->shape = shown[k].shape;
+        if (f->device[0] == '\0')
+            snprintf(f->device, sizeof f->device, "%s", t->device);
+    }
+    if (f->table >= signature->n_in && f->table < signature->n_in + signature->n_out) /* indices into the result */
         snprintf(f->tensor[f->table].role, sizeof f->tensor[f->table].role, "%s", signature->operand[f->table].name);
+}
+
+void bl_prove_describe(const bl_call *call, bl_report_fault *f)
+{
+    bl_shown shown[BL_MAX_IN + 1];
+    bl_prove_describe_shown(call->context, call->op, shown, bl_prove_show(call, shown), f);
+    if (call->custom != NULL)
+        bl_custom_describe(call->custom, f);
+    f->is_backward = call->is_backward || call->context->in_backward;
+    if (call->site != 0)
+        bl_context_site_tell(call->context, call->site, f);
+    if (call->layer != 0)
+        snprintf(f->layer, sizeof f->layer, "%s", bl_journal_text_get(call->context->journal, call->layer));
 }
 
 void bl_prove_fail(const bl_call *call, belay_code code, const char *format, ...)
@@ -91,9 +117,84 @@ static void describe_operand(const bl_call *call, int k, char *out, size_t size)
     bl_text_fini(&words);
 }
 
+static const char *op_of(const bl_call *call)
+{
+    return call->custom != NULL ? call->custom->name : bl_kernel_rows[call->op].name;
+}
+
+static const char *role_of(const bl_call *call, int k)
+{
+    const bl_signature *signature = bl_signature_of(call->op);
+    if (call->custom != NULL)
+        return call->custom->role[k];
+    return k < signature->n_in ? signature->operand[k].name : "an operand";
+}
+
 /* ---- what all proofs share ------------------------------------------------------------------------------------------- */
 
-/* Every input lives, in this context; false without words for nil ones that may not be left out. */
+/* "weight [10000, 128] on sim:0" */
+static void describe_place(const bl_call *call, int k, char *out, size_t size)
+{
+    const bl_slot *slot = bl_slot_get(call->context, shown_of(call, k));
+    const char *name = slot != NULL ? bl_journal_text_get(call->context->journal, slot->name) : "";
+    if (name[0] == '\0')
+        name = role_of(call, k);
+    slot = bl_slot_get(call->context, call->in[k]);
+    snprintf(out, size, "%.100s lies on %s", name, bl_slot_device(call->context, slot)->name);
+}
+
+/* The trap behind most of these: a tensor that a module uses and does not know of stays behind when the module moves. */
+static void hint_at_stray(const bl_call *call, int a, int b, bl_report_fault *f)
+{
+    const bl_slot *slot[2] = {bl_slot_get(call->context, call->in[a]), bl_slot_get(call->context, call->in[b])};
+    if (slot[0]->is_registered == slot[1]->is_registered)
+        return;
+    int stray = slot[0]->is_registered ? b : a;
+    const char *name = bl_journal_text_get(call->context->journal, slot[stray == a ? 0 : 1]->name);
+    bl_report_fault_fact(f, "%s%.100s belongs to no module, so that it does not move with one",
+                         name[0] != '\0' ? "" : "operand ", name[0] != '\0' ? name : role_of(call, stray));
+    snprintf(f->advice, sizeof f->advice, "Register it by belay_module_add_buffer, or move it by belay_tensor_to.");
+}
+
+static void fail_places(const bl_call *call, int a, int b)
+{
+    char words[2][160];
+    bl_report_fault f;
+    bl_report_fault_init(&f, BELAY_PLACE_DEVICE);
+    bl_prove_describe(call, &f);
+    describe_place(call, a, words[0], sizeof words[0]);
+    describe_place(call, b, words[1], sizeof words[1]);
+    snprintf(f.what, sizeof f.what, "%s: %s, %s", op_of(call), words[0], words[1]);
+    hint_at_stray(call, a, b, &f);
+    bl_context_fault(call->context, &f);
+}
+
+/* All inputs, and what is written in place, lie on one device: the launch's. */
+static bool share_place(const bl_call *call, bl_proof *p)
+{
+    int first = -1;
+    const bl_slot *into = belay_tensor_is_nil(call->into) ? NULL : bl_slot_get(call->context, call->into);
+    p->place = into != NULL ? into->storage->place : call->context->here;
+    for (int k = 0; k < call->n_in; k++) {
+        if (belay_tensor_is_nil(call->in[k]))
+            continue;
+        int place = bl_slot_get(call->context, call->in[k])->storage->place;
+        if (first >= 0 && place != p->place) {
+            fail_places(call, first, k);
+            return false;
+        }
+        p->place = place;
+        first = first >= 0 ? first : k;
+    }
+    if (into == NULL || into->storage->place == p->place)
+        return true;
+    bl_prove_fail(call, BELAY_PLACE_DEVICE, "the result of %s lies on %s, its operands on %s",
+                  bl_kernel_rows[call->op].name, bl_slot_device(call->context, into)->name,
+                  call->context->places[p->place].device->name);
+    return false;
+}
+
+/* Every input lives, in this context and on one device; false without words for nil ones that may not be left out. */
 static bool use_inputs(const bl_call *call, bl_proof *p, bool may_skip)
 {
     for (int k = 0; k < call->n_in; k++) {
@@ -113,8 +214,10 @@ static bool use_inputs(const bl_call *call, bl_proof *p, bool may_skip)
             return false;
     }
     p->n_in = call->n_in;
-    return true;
+    return share_place(call, p);
 }
+
+bool bl_prove_inputs(const bl_call *call, bl_proof *p) { return use_inputs(call, p, true); }
 
 static void set_operand(bl_proof *p, int k, const bl_slot *slot)
 {
@@ -149,6 +252,8 @@ static bool share_bytes(const bl_slot *a, const bl_slot *b)
     return begin[0] < end[1] && begin[1] < end[0];
 }
 
+bool bl_prove_share_bytes(const bl_slot *a, const bl_slot *b) { return share_bytes(a, b); }
+
 static bool same_view(const bl_slot *a, const bl_slot *b)
 {
     bool same = a->offset == b->offset && a->rank == b->rank && a->dtype == b->dtype;
@@ -177,7 +282,7 @@ static bool make_output(bl_call *call, bl_proof *p, belay_dtype dtype, const bel
     int k = p->n_in + call->n_out;
     belay_tensor out = call->into;
     if (belay_tensor_is_nil(out)) {
-        out = bl_tensor_new(call->context, dtype, shape, NULL);
+        out = bl_tensor_new_on(call->context, p->place, dtype, shape, NULL);
     } else {
         const bl_slot *slot = bl_slot_use(call->context, out);
         belay_shape has = slot != NULL ? bl_slot_shape(slot) : (belay_shape){0};
@@ -385,27 +490,6 @@ bool bl_prove_matmul(bl_call *call, bl_proof *p)
 
 /* ---- signatures ------------------------------------------------------------------------------------------------------ */
 
-static bool dtype_fits(const bl_signature_operand *o, int dtype, int column)
-{
-    switch (o->dtype) {
-    case BL_SIGNATURE_COLUMN:
-        return dtype == column;
-    case BL_SIGNATURE_INDEX:
-        return dtype == BELAY_I64 || dtype == BELAY_I32 || dtype == BELAY_U16 || dtype == BELAY_U8;
-    case BL_SIGNATURE_ANY:
-        return true;
-    default:
-        return dtype == o->dtype;
-    }
-}
-
-static const char *wanted_dtype(const bl_signature_operand *o, int column)
-{
-    if (o->dtype == BL_SIGNATURE_INDEX)
-        return "an integer dtype";
-    return belay_dtype_name(o->dtype == BL_SIGNATURE_COLUMN ? column : o->dtype);
-}
-
 /* The column is the dtype of the first operand that has the column's. */
 static int column_of(const bl_call *call, const bl_signature *s)
 {
@@ -473,9 +557,9 @@ static bool bind_inputs(const bl_call *call, const bl_signature *s, bl_proof *p,
             continue;
         }
         const bl_slot *slot = bl_slot_get(call->context, call->in[k]);
-        if (!dtype_fits(o, slot->dtype, column)) {
+        if (!bl_signature_takes(o, slot->dtype, column)) {
             bl_prove_fail(call, BELAY_TYPE_DTYPE, "%s is %s where %s is needed", o->name, belay_dtype_name(slot->dtype),
-                          wanted_dtype(o, column));
+                          bl_signature_dtype(o, column));
             return false;
         }
         if (!bind_operand(call, s, k, p->launch.dim, bound_by))

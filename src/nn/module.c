@@ -16,7 +16,7 @@ belay_module *bl_module_nil(void) { return &nil_module; }
 
 static bool is_whole(const belay_module *module)
 {
-    return module != NULL && module->context != NULL && !module->is_broken;
+    return module != NULL && bl_context_here(module->context) != NULL && !module->is_broken;
 }
 
 belay_context *bl_module_use(const belay_module *module)
@@ -24,7 +24,7 @@ belay_context *bl_module_use(const belay_module *module)
     bl_error error;
     if (is_whole(module))
         return module->context;
-    if (module != NULL && module->is_freed && !module->context->is_closing) {
+    if (bl_module_context(module) != NULL && module->is_freed && !module->context->is_closing) {
         bl_error_set(&error, BELAY_LIFE_STALE, "module %.200s was used after it had been freed",
                      belay_module_name(module));
         bl_error_advise(&error, "Free a module when nothing uses it any more.");
@@ -263,6 +263,7 @@ belay_tensor belay_module_add_parameter(belay_module *module, const char *name, 
         set_broken(module);
         return (belay_tensor){0};
     }
+    bl_slot_get(context, tensor)->is_registered = true;
     return belay_tensor_requires_grad_set(bl_tensor_own(context, tensor), true);
 }
 
@@ -272,7 +273,7 @@ belay_tensor belay_module_add_buffer(belay_module *module, const char *name, bel
     belay_context *context = bl_module_use(module);
     if (context == NULL)
         return (belay_tensor){0};
-    const bl_slot *slot = bl_slot_use(context, tensor);
+    bl_slot *slot = bl_slot_use(context, tensor);
     bool is_legal = slot != NULL && name_is_legal(module, name);
     if (is_legal && (slot->requires_grad || slot->owner == BL_OWNER_OBJECT)) {
         bl_context_raise(context, BELAY_CONF_VALUE, "buffer %s of module %s %s", name, belay_module_name(module),
@@ -283,6 +284,7 @@ belay_tensor belay_module_add_buffer(belay_module *module, const char *name, bel
         set_broken(module);
         return (belay_tensor){0};
     }
+    slot->is_registered = true;
     return bl_tensor_own(context, tensor);
 }
 
@@ -435,15 +437,25 @@ void belay_module_training_set(belay_module *module, bool training)
         belay_module_training_set(module->child[i], training);
 }
 
-bool belay_module_training_get(const belay_module *module) { return is_whole(module) && module->is_training; }
-bool belay_module_is_nil(const belay_module *module) { return !is_whole(module); }
-void *belay_module_self(const belay_module *module) { return module != NULL ? module->self : NULL; }
+/* For questions: where they may not be asked, that is told. */
+#define MAY_ASK(module) BL_ASK(bl_module_context(module))
 
-belay_context *belay_module_context(const belay_module *module) { return is_whole(module) ? module->context : NULL; }
+bool belay_module_training_get(const belay_module *module)
+{
+    return MAY_ASK(module) && is_whole(module) && module->is_training;
+}
+
+bool belay_module_is_nil(const belay_module *module) { return !MAY_ASK(module) || !is_whole(module); }
+void *belay_module_self(const belay_module *module) { return MAY_ASK(module) ? module->self : NULL; }
+
+belay_context *belay_module_context(const belay_module *module)
+{
+    return MAY_ASK(module) && is_whole(module) ? module->context : NULL;
+}
 
 const char *belay_module_name(const belay_module *module)
 {
-    if (module == NULL || module->context == NULL)
+    if (!MAY_ASK(module))
         return "";
     return module->name != NULL ? module->name : module->kind != NULL ? module->kind->name : "";
 }
@@ -490,34 +502,41 @@ static const char *name_from(const belay_module *module, const bl_module_entry *
     return module->path != NULL ? entry->path + strlen(module->path) + 1 : entry->path;
 }
 
-int64_t belay_module_n_parameters(const belay_module *module) { return is_whole(module) ? count(module, false) : 0; }
-int64_t belay_module_n_buffers(const belay_module *module) { return is_whole(module) ? count(module, true) : 0; }
+int64_t belay_module_n_parameters(const belay_module *module)
+{
+    return MAY_ASK(module) && is_whole(module) ? count(module, false) : 0;
+}
+
+int64_t belay_module_n_buffers(const belay_module *module)
+{
+    return MAY_ASK(module) && is_whole(module) ? count(module, true) : 0;
+}
 
 belay_tensor belay_module_parameter(const belay_module *module, int64_t number)
 {
-    const bl_module_entry *entry = walked(module, false, number);
+    const bl_module_entry *entry = MAY_ASK(module) ? walked(module, false, number) : NULL;
     return entry != NULL ? entry->tensor : (belay_tensor){0};
 }
 
 belay_tensor belay_module_buffer(const belay_module *module, int64_t number)
 {
-    const bl_module_entry *entry = walked(module, true, number);
+    const bl_module_entry *entry = MAY_ASK(module) ? walked(module, true, number) : NULL;
     return entry != NULL ? entry->tensor : (belay_tensor){0};
 }
 
 const char *belay_module_parameter_name(const belay_module *module, int64_t number)
 {
-    return name_from(module, walked(module, false, number));
+    return MAY_ASK(module) ? name_from(module, walked(module, false, number)) : "";
 }
 
 const char *belay_module_buffer_name(const belay_module *module, int64_t number)
 {
-    return name_from(module, walked(module, true, number));
+    return MAY_ASK(module) ? name_from(module, walked(module, true, number)) : "";
 }
 
 belay_tensor belay_module_find(const belay_module *module, const char *name)
 {
-    if (!is_whole(module))
+    if (!MAY_ASK(module) || !is_whole(module))
         return (belay_tensor){0};
     const char *dot = strchr(name, '.');
     if (dot == NULL) {
@@ -533,16 +552,21 @@ belay_tensor belay_module_find(const belay_module *module, const char *name)
     return (belay_tensor){0};
 }
 
-int64_t belay_module_n_children(const belay_module *module) { return is_whole(module) ? module->n_children : 0; }
+int64_t belay_module_n_children(const belay_module *module)
+{
+    return MAY_ASK(module) && is_whole(module) ? module->n_children : 0;
+}
 
 belay_module *belay_module_child(const belay_module *module, int64_t number)
 {
-    return is_whole(module) && number >= 0 && number < module->n_children ? module->child[number] : NULL;
+    bool is_there = MAY_ASK(module) && is_whole(module) && number >= 0 && number < module->n_children;
+    return is_there ? module->child[number] : NULL;
 }
 
 int64_t belay_module_n_elements(const belay_module *module)
 {
     int64_t n = 0;
+    BL_ENTER(bl_module_context(module));
     for (int64_t i = 0; i < belay_module_n_parameters(module); i++)
         n += belay_tensor_n_elements(belay_module_parameter(module, i));
     return n;
@@ -550,6 +574,7 @@ int64_t belay_module_n_elements(const belay_module *module)
 
 void belay_module_grads_clear(belay_module *module)
 {
+    BL_ENTER(bl_module_context(module));
     for (int64_t i = 0; i < belay_module_n_parameters(module); i++)
         belay_tensor_grad_clear(belay_module_parameter(module, i));
 }

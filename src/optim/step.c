@@ -39,7 +39,7 @@ static void run_hooks(belay_optimizer *o)
 
 /* ---- launches -------------------------------------------------------------------------------------------------------- */
 
-static bl_fault_ring *ring_of(const belay_context *context) { return context->device->api->ring(context->device); }
+static bl_fault_ring *ring_of(const belay_context *context) { return context->ring; }
 
 /* Views of the gradients that are there: the step's only memory, so it can fail before anything was launched. */
 static bool collect(belay_optimizer *o)
@@ -104,8 +104,9 @@ static bool run_update(belay_optimizer *o, int64_t i)
 
 static bool run_age(belay_optimizer *o)
 {
-    bl_slot *used = bl_slot_get(o->context, o->used);
-    o->context->device->api->copy_in(o->context->device, bl_slot_data(used), o->is_used, o->n);
+    const bl_slot *used = bl_slot_get(o->context, o->used);
+    if (bl_place_write(o->context, used, 0, o->is_used, o->n) != BELAY_OK)
+        return false;
     bl_call call = {.context = o->context, .op = BL_OP_optim_age, .n_in = 3, .in = {o->used, o->state, o->t}};
     return bl_launch_run(&call);
 }
@@ -126,19 +127,19 @@ static bool launch(belay_optimizer *o)
 
 /* ---- the window's end ------------------------------------------------------------------------------------------------ */
 
-static void read_state(const belay_optimizer *o, double state[BL_OPTIM_STATE])
+static bool read_state(const belay_optimizer *o, double state[BL_OPTIM_STATE])
 {
     const bl_slot *slot = bl_slot_get(o->context, o->state);
-    const bl_device_api *api = o->context->device->api;
-    api->synchronise(o->context->device);
-    api->copy_out(o->context->device, state, bl_slot_data(slot), BL_OPTIM_STATE * (int64_t)sizeof *state);
+    return bl_place_fence(o->context, slot->storage->place, "an optimizer's step was looked at") == BELAY_OK &&
+           bl_place_read(o->context, slot, 0, state, BL_OPTIM_STATE * (int64_t)sizeof *state) == BELAY_OK;
 }
 
 /* The host learns what the device decided. */
 static void look(belay_optimizer *o)
 {
     double state[BL_OPTIM_STATE];
-    read_state(o, state);
+    if (!read_state(o, state))
+        return;
     if (state[BL_OPTIM_APPLY] != 0)
         bl_context_commit(o->context);
     else if (ring_of(o->context)->gate != 0)
@@ -186,7 +187,7 @@ static void open_window(belay_optimizer *o)
 
 void belay_optimizer_step(belay_optimizer *o)
 {
-    if (o == NULL || o->context == NULL)
+    if (o == NULL || !BL_ASK(o->context))
         return;
     BL_ENTER(o->context);
     bl_optim_hold(o);
@@ -202,7 +203,7 @@ void belay_optimizer_step(belay_optimizer *o)
 
 void belay_optimizer_discard(belay_optimizer *o)
 {
-    if (o == NULL || o->context == NULL)
+    if (o == NULL || !BL_ASK(o->context))
         return;
     BL_ENTER(o->context);
     open_window(o);
@@ -210,7 +211,7 @@ void belay_optimizer_discard(belay_optimizer *o)
 
 void belay_optimizer_divisor_set(belay_optimizer *o, double divisor)
 {
-    if (o == NULL || o->context == NULL)
+    if (o == NULL || !BL_ASK(o->context))
         return;
     BL_ENTER(o->context);
     if (divisor > 0 && isfinite(divisor))
@@ -221,10 +222,11 @@ void belay_optimizer_divisor_set(belay_optimizer *o, double divisor)
 
 /* ---- questions ------------------------------------------------------------------------------------------------------- */
 
-static double state_at(const belay_optimizer *o, int place)
+/* A question's own, so that BL_ASK sees who asks. */
+static inline __attribute__((always_inline)) double state_at(const belay_optimizer *o, int place)
 {
     double state[BL_OPTIM_STATE] = {0};
-    if (o != NULL && o->context != NULL)
+    if (o != NULL && BL_ASK(o->context))
         read_state(o, state);
     return state[place];
 }

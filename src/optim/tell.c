@@ -62,8 +62,8 @@ static survey survey_of(belay_context *context, const bl_slot *grad)
     survey s = {0};
     for (int64_t begin = 0; begin < n; begin += PIECE) {
         int64_t count = bl_min_i64(PIECE, n - begin);
-        context->device->api->copy_out(context->device, bytes, (const char *)bl_slot_data(grad) + begin * size,
-                                       count * size);
+        if (bl_place_read(context, grad, begin * size, bytes, count * size) != BELAY_OK)
+            break;
         for (int64_t i = 0; i < count; i++)
             add_value(&s, begin + i, value_at(grad->dtype, bytes, i));
     }

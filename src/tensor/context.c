@@ -10,12 +10,13 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "tensor/place.h"
 
 enum { MAX_CONTEXTS = 4096 };
 
 /* Handles carry place + MAX_CONTEXTS * use, where the first use of a place is 1: a place's number is never given twice,
  * so a handle of a closed context is found to be one. */
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
 static struct {
     belay_context *context;
     uint32_t use;
@@ -38,6 +39,15 @@ static bool table_enter(belay_context *context)
     return entered;
 }
 
+/* A child finds the lock as it finds the table: whole, and free. */
+void bl_context_table_hold(bool holds)
+{
+    if (holds)
+        pthread_mutex_lock(&table_lock);
+    else
+        pthread_mutex_unlock(&table_lock);
+}
+
 static void table_leave(belay_context *context)
 {
     pthread_mutex_lock(&table_lock);
@@ -52,7 +62,7 @@ belay_context *bl_context_find(uint32_t number)
     uint32_t place = number % MAX_CONTEXTS;
     belay_context *context = __atomic_load_n(&table[place].context, __ATOMIC_ACQUIRE);
     uint32_t use = __atomic_load_n(&table[place].use, __ATOMIC_ACQUIRE);
-    return use == number / MAX_CONTEXTS ? context : NULL;
+    return use == number / MAX_CONTEXTS ? bl_context_here(context) : NULL;
 }
 
 belay_context *bl_tensor_context(belay_tensor tensor) { return bl_context_find(tensor.context); }
@@ -67,7 +77,11 @@ belay_code bl_tensor_foreign(belay_tensor tensor, const char **words)
     return was_given ? BELAY_LIFE_FOREIGN : BELAY_LIFE_STALE;
 }
 
-belay_context *belay_tensor_context(belay_tensor tensor) { return bl_tensor_context(tensor); }
+belay_context *belay_tensor_context(belay_tensor tensor)
+{
+    belay_context *context = bl_tensor_context(tensor);
+    return BL_ASK(context) ? context : NULL;
+}
 
 /* The journal that was asked for; when the default place cannot be written, memory. */
 static belay_code open_journal(belay_context *context, const belay_options *options, bl_error *error)
@@ -103,7 +117,15 @@ static belay_code check_options(const belay_options *options, bl_error *error)
 static belay_code open_parts(belay_context *context, const belay_options *options, bl_error *error)
 {
     TRY(check_options(options, error));
-    TRY(bl_device_open(options->device != NULL ? options->device : "cpu", options->threads, &context->device, error));
+    context->ring = bl_alloc_aligned(sizeof *context->ring, 64);
+    if (context->ring == NULL)
+        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for a context");
+    memset(context->ring, 0, sizeof *context->ring);
+    /* The threads of the pool that a parent had are not in its child, where the pool would wait for them. */
+    context->device_options = (bl_device_options){.threads = bl_caller_forks == 0 ? options->threads : 1};
+    TRY(bl_modes_open(context, options, error));
+    TRY(bl_place_open(context, options->device != NULL ? options->device : "cpu", &context->here, error));
+    context->device = context->places[context->here].device;
     TRY(open_journal(context, options, error));
     context->n_slots = 1; /* slot 0 ends lists */
     context->depth = 1;
@@ -118,9 +140,22 @@ static void free_oldest_grave(belay_context *context)
     grave->free(grave);
 }
 
+/* What is still in flight ends, and is told, before anything that it uses is freed. */
+static void close_places(belay_context *context)
+{
+    for (int i = 0; i < context->n_places; i++)
+        if (bl_place_is_asynchronous(context, i) && context->is_open)
+            context->places[i].device->api->synchronise(context->places[i].device);
+    if (context->fence_hooks != NULL) {
+        context->fence_hooks->look(context);
+        context->fence_hooks->close(context);
+    }
+}
+
 static void free_context(belay_context *context)
 {
     context->is_closing = true;
+    close_places(context);
     while (context->members != NULL) {
         bl_member *member = context->members;
         context->members = member->next;
@@ -139,11 +174,13 @@ static void free_context(belay_context *context)
     while (context->free_storage != NULL) {
         bl_storage *storage = context->free_storage;
         context->free_storage = storage->next_free;
+        bl_free(storage->uses);
         bl_free(storage);
     }
     bl_journal_close(context->journal, context->keep_journal);
     belay_faults_clear(context);
-    bl_device_close(context->device);
+    bl_places_close(context);
+    bl_free(context->ring);
     for (int64_t b = 0; b < context->n_blocks; b++)
         bl_free(context->slot_blocks[b]);
     bl_free(context->slot_blocks);
@@ -174,6 +211,8 @@ belay_context *belay_open(const belay_options *options)
     bl_error error = {0};
     belay_context *context = bl_alloc(1, sizeof *context);
     belay_code code;
+    if (context != NULL)
+        bl_caller_open(context);
     if (context == NULL)
         code = bl_error_set(&error, BELAY_MEM_EXHAUSTED, "no memory for a context");
     else if (!table_enter(context))
@@ -192,7 +231,6 @@ belay_context *belay_open(const belay_options *options)
     context->log = options->log;
     context->log_state = options->log_state;
     context->policy = options->index_policy != BELAY_INDEX_DEFAULT ? options->index_policy : BELAY_INDEX_RAISE;
-    context->launch_blocking = options->launch_blocking;
     context->trace_nonfinite = options->trace_nonfinite;
     context->rank = options->rank;
     context->seed = options->seed;
@@ -201,7 +239,10 @@ belay_context *belay_open(const belay_options *options)
     return context;
 }
 
-bool belay_is_open(const belay_context *context) { return context != NULL && context->is_open; }
+bool belay_is_open(const belay_context *context)
+{
+    return context != NULL && context->is_open && !bl_context_is_elsewhere(context);
+}
 
 /* The calls on the stack would go on with what was freed. */
 static belay_code refuse_to_close(belay_context *context)
@@ -212,14 +253,27 @@ static belay_code refuse_to_close(belay_context *context)
     return bl_context_raise_error(context, &error);
 }
 
+/* What the process that opened it, or the thread that uses it, goes on to use stays as it is. */
+static int close_elsewhere(belay_context *context, uintptr_t site)
+{
+    bool is_child = context->forks != bl_caller_forks;
+    if (context->is_open)
+        bl_caller_refuse(context, site);
+    return belay_code_status(!context->is_open ? context->open_code : is_child ? BELAY_PLACE_FORK : BELAY_PLACE_WORKER);
+}
+
 int belay_close(belay_context *context)
 {
     if (context == NULL || context == &nil_context)
         return belay_code_status(context == NULL ? BELAY_CONF_VALUE : nil_context.open_code);
+    if (bl_context_is_elsewhere(context))
+        return close_elsewhere(context, (uintptr_t)__builtin_return_address(0));
     if (context->site != 0)
         return belay_code_status(refuse_to_close(context));
-    int status = belay_code_status(context->is_open ? context->first_code : context->open_code);
     context->site = (uintptr_t)__builtin_return_address(0); /* what is called from here on cannot close it again */
+    if (context->is_open)
+        bl_modes_close(context);
+    int status = belay_code_status(context->is_open ? context->first_code : context->open_code);
     free_context(context);
     return status;
 }
@@ -295,6 +349,7 @@ void bl_layer_set(belay_context *context, uint32_t text)
 void bl_context_batch_set(belay_context *context, int64_t n, bl_describe_sample describe, void *state)
 {
     context->n_batch = n;
+    context->n_batches++;
     context->describe_sample = describe;
     context->sample_state = state;
 }
@@ -306,18 +361,18 @@ bl_rng_key bl_context_key(belay_context *context)
 
 bool belay_recording_set(belay_context *context, bool recording)
 {
-    if (!belay_is_open(context))
+    if (!BL_ASK(context))
         return false;
     bool was = context->recording;
     context->recording = recording;
     return was;
 }
 
-bool belay_recording_get(const belay_context *context) { return belay_is_open(context) && context->recording; }
+bool belay_recording_get(const belay_context *context) { return BL_ASK(context) && context->recording; }
 
 void belay_position_set(belay_context *context, uint32_t epoch, uint32_t position)
 {
-    if (!belay_is_open(context))
+    if (!BL_ASK(context))
         return;
     context->epoch = epoch;
     context->position = position;
@@ -328,24 +383,21 @@ void belay_position_set(belay_context *context, uint32_t epoch, uint32_t positio
 belay_memory belay_memory_get(const belay_context *context)
 {
     belay_memory m = {0};
-    if (belay_is_open(context))
-        context->device->api->memory(context->device, &m.in_use, &m.held, &m.peak);
+    if (BL_ASK(context))
+        bl_pool_memory(context->device->api->pool(context->device), &m.in_use, &m.held, &m.peak);
     return m;
 }
 
 int belay_threads_get(const belay_context *context)
 {
-    return belay_is_open(context) ? context->device->api->threads(context->device) : 0;
+    return BL_ASK(context) ? context->device->api->threads(context->device) : 0;
 }
 
-const char *belay_device_get(const belay_context *context)
-{
-    return belay_is_open(context) ? context->device->name : "";
-}
+const char *belay_device_get(const belay_context *context) { return BL_ASK(context) ? context->device->name : ""; }
 
 void belay_site_push(belay_context *context, const char *label)
 {
-    if (!belay_is_open(context))
+    if (!BL_ASK(context))
         return;
     bool hides = label != NULL && label[0] == '\0';
     uint32_t text = bl_journal_text(context->journal, label != NULL ? label : "");
@@ -358,7 +410,7 @@ void belay_site_push(belay_context *context, const char *label)
 
 void belay_site_pop(belay_context *context)
 {
-    if (!belay_is_open(context))
+    if (!BL_ASK(context))
         return;
     if (context->lost_labels > 0)
         context->lost_labels--;

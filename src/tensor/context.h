@@ -17,6 +17,9 @@
 #include "device/device.h"
 #include "report/fault.h"
 #include "report/journal.h"
+#include "tensor/caller.h"
+#include "tensor/clock.h"
+#include "tensor/modes.h"
 
 typedef struct bl_storage {
     int64_t holders;
@@ -24,7 +27,9 @@ typedef struct bl_storage {
     int64_t n_bytes;
     uint64_t serial; /* number of its birth */
     uint32_t name;   /* in the journal's texts */
-    uint32_t place;  /* in the journal's list of storages alive, 0: none */
+    uint32_t listed; /* in the journal's list of storages alive, 0: none */
+    int place;       /* of the context: the device that it lies on */
+    bl_uses *uses;   /* who used it last; NULL on a synchronous device */
     struct bl_storage *next_free;
 } bl_storage;
 
@@ -33,6 +38,7 @@ enum { BL_OWNER_NONE = 0, BL_OWNER_OBJECT = -1 }; /* else the depth of the scope
 typedef struct bl_slot {
     uint32_t generation;
     bool is_alive;
+    bool is_registered; /* a module's parameter or buffer */
     bool requires_grad; /* a leaf that collects, or the output of a recorded op */
     uint8_t dtype;
     uint8_t rank;
@@ -106,16 +112,75 @@ typedef struct bl_grave {
 
 typedef struct bl_tape bl_tape; /* grad/ */
 
+enum { BL_MAX_PLACES = 8 };
+
+/* A device of the context. */
+typedef struct bl_place {
+    bl_device *device;
+    int stream;         /* its current one, in the context's streams */
+    bool loss_is_told;  /* what lost it */
+    uint64_t n_refused; /* calls that were place.lost */
+} bl_place;
+
+/* A stream of a device.  Number 0 of each device is open as long as the device is. */
+typedef struct bl_stream {
+    bool is_open;
+    uint32_t generation;
+    int place, number; /* the device's */
+    uint32_t name;     /* in the journal's texts */
+    bl_clock clock;    /* what its next command is ordered behind */
+} bl_stream;
+
+/* An event: a stream up to a command, and what that was ordered behind. */
+typedef struct bl_event {
+    int stream;
+    uint64_t number;
+    bl_clock clock;
+} bl_event;
+
+/* A block that was given back while commands may still use it. */
+typedef struct bl_pending {
+    void *data;
+    int64_t n_bytes;
+    int place;
+    bl_uses uses;
+} bl_pending;
+
+/* What launch/ does for the rooms below it once something has been launched on an asynchronous device. */
+typedef struct bl_fence_hooks {
+    void (*look)(belay_context *context);                 /* tells the faults that have come to the host */
+    void (*tell_loss)(belay_context *context, int place); /* tells the illegal access that lost a device */
+    void (*close)(belay_context *context);
+} bl_fence_hooks;
+
 struct belay_context {
     bool is_open;
     bool is_closing;
     uint32_t number; /* in handles */
     belay_code open_code;
-    bl_device *device;
+    uint32_t forks;                 /* who opened it: tensor/caller.h */
+    const bl_caller_worker *worker; /* likewise; NULL: no worker */
+    int64_t process;
+    bl_place places[BL_MAX_PLACES]; /* devices in the order in which they were opened */
+    int n_places;
+    int here;          /* the current place: where tensors are made that come of none */
+    bl_device *device; /* its device */
+    bl_device_options device_options;
+    bl_fault_ring *ring; /* written by the kernels of all places */
+    bl_stream streams[BL_MAX_STREAMS];
+    bl_clock host_clock; /* what the host has waited for */
+    bl_event *events;    /* by number, from events_begin on */
+    int64_t n_events, events_capacity;
+    uint64_t events_begin;
+    bl_pending *pending; /* the oldest first */
+    int64_t n_pending, pending_capacity;
+    const bl_fence_hooks *fence_hooks;
+    struct bl_flights *flights; /* launch/ */
     belay_log_function log;
     void *log_state;
     belay_index_policy policy;
     bool launch_blocking, trace_nonfinite;
+    bl_modes modes;
     int rank;
     uint64_t seed;
 
@@ -144,6 +209,7 @@ struct belay_context {
     uint32_t layer_text; /* the same in the journal's texts */
     int n_forwards;      /* of modules, at work inside of each other */
     int64_t n_batch;
+    uint64_t n_batches; /* that were set */
     bl_describe_sample describe_sample;
     void *sample_state;
 
@@ -185,22 +251,60 @@ struct belay_context {
  * public function that may fault starts with BL_ENTER. */
 typedef struct bl_enter {
     belay_context *context;
+    bool is_refused;
 } bl_enter;
+/* Whether the caller is not one that may use the context. */
+static inline bool bl_context_is_elsewhere(const belay_context *context)
+{
+    return BL_UNLIKELY(context->forks != bl_caller_forks) ||
+           (BL_UNLIKELY(bl_caller_here != NULL) && context->worker != bl_caller_here);
+}
+static inline bl_enter bl_enter_refused(belay_context *context, uintptr_t site)
+{
+    if (context == NULL && bl_caller_refused == NULL)
+        return (bl_enter){0};
+    return (bl_enter){.is_refused = bl_caller_begin(context, site)};
+}
 static inline bl_enter bl_enter_call(belay_context *context, uintptr_t site)
 {
-    if (context == NULL || context->site != 0 || !context->is_open)
-        return (bl_enter){NULL};
+    if (context == NULL || (bl_context_is_elsewhere(context) && context->is_open))
+        return bl_enter_refused(context, site);
+    if (context->site != 0 || !context->is_open)
+        return (bl_enter){0};
     context->site = context->n_labels > 0 ? context->labels[context->n_labels - 1] : site;
-    return (bl_enter){context};
+    return (bl_enter){.context = context};
 }
 static inline void bl_enter_end(bl_enter *call)
 {
     if (call->context != NULL)
         call->context->site = 0;
+    else if (BL_UNLIKELY(call->is_refused))
+        bl_caller_end();
 }
 #define BL_ENTER(context)                                                                                              \
     __attribute__((cleanup(bl_enter_end), unused)) bl_enter enter_ =                                                   \
         bl_enter_call((context), (uintptr_t)__builtin_return_address(0))
+
+/* For what has no call inside of it, such as questions: whether the context is open and may be used by the caller; told
+ * when it may not. */
+static inline bool bl_ask_call(const belay_context *context, uintptr_t site)
+{
+    if (context == NULL)
+        return bl_caller_refused != NULL && bl_caller_refuse(NULL, site);
+    if (BL_LIKELY(!bl_context_is_elsewhere(context)))
+        return context->is_open;
+    return context->is_open && bl_caller_refuse((belay_context *)context, site);
+}
+#define BL_ASK(context) bl_ask_call((context), (uintptr_t)__builtin_return_address(0))
+
+/* The context, or NULL where its caller may not use it: the call that knows its site then tells. */
+static inline belay_context *bl_context_here(belay_context *context)
+{
+    if (context == NULL || BL_LIKELY(!bl_context_is_elsewhere(context)) || !context->is_open)
+        return context;
+    bl_caller_keep(context);
+    return NULL;
+}
 
 /* ---- faults ---------------------------------------------------------------------------------------------------------- */
 
@@ -211,8 +315,13 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *fault);
 belay_code bl_context_raise(belay_context *context, belay_code code, const char *format, ...) BL_PRINTF(3, 4);
 belay_code bl_context_raise_error(belay_context *context, const bl_error *error);
 
+/* Keeps and tells a fault of a forked child: nothing that other processes share is touched. */
+void bl_context_tell_apart(belay_context *context, bl_report_fault *fault);
+
 /* Words for a site: "train.c:88", "function+0x1c", or a label. */
 void bl_context_site(const belay_context *context, uintptr_t site, char *out, size_t size);
+/* As the fault's own site, with the line of source there. */
+void bl_context_site_tell(const belay_context *context, uintptr_t site, bl_report_fault *fault);
 
 /* Forgets the faults from number `n` on, as after an attempt that nobody need hear of. */
 void bl_context_rewind(belay_context *context, int64_t n);
@@ -236,6 +345,8 @@ static inline bl_slot *bl_slot_get(const belay_context *context, belay_tensor te
 }
 /* The slot, or NULL: nothing is said for nil, life.stale is raised for a dead one. */
 bl_slot *bl_slot_use(belay_context *context, belay_tensor tensor);
+/* Around a fork: nobody writes the table of contexts. */
+void bl_context_table_hold(bool holds);
 /* The open context with that number in its handles, or NULL. */
 belay_context *bl_context_find(uint32_t number);
 /* The context of a handle; for a stale one too.  NULL for nil or a closed context. */
@@ -245,13 +356,18 @@ belay_context *bl_tensor_context(belay_tensor tensor);
 belay_code bl_tensor_foreign(belay_tensor tensor, const char **words);
 belay_code bl_context_raise_foreign(belay_context *context, const char *who, belay_tensor tensor);
 
-/* An uninitialised contiguous tensor in the innermost scope; nil after size.overflow or mem.exhausted. */
+/* An uninitialised contiguous tensor in the innermost scope, at the current place or at that one; nil after
+ * size.overflow, mem.exhausted or place.lost. */
 belay_tensor bl_tensor_new(belay_context *context, belay_dtype dtype, const belay_shape *shape, const char *name);
+belay_tensor bl_tensor_new_on(belay_context *context, int place, belay_dtype dtype, const belay_shape *shape,
+                              const char *name);
 /* A view of the same storage; sizes, strides and offset are checked against its bytes (size.extent). */
 belay_tensor bl_tensor_view(belay_context *context, belay_tensor of, const belay_shape *shape, const int64_t *stride,
                             int64_t offset);
 /* A second handle to the same view, owned by no scope; for the tape and for objects. */
 belay_tensor bl_tensor_hold(belay_context *context, belay_tensor tensor);
+/* Lets go of one hold on a storage; it dies with the last. */
+void bl_storage_release(belay_context *context, bl_storage *storage);
 /* Moves a tensor from its scope to the object list: from now on bl_tensor_drop frees it. */
 belay_tensor bl_tensor_own(belay_context *context, belay_tensor tensor);
 void bl_tensor_drop(belay_context *context, belay_tensor tensor);

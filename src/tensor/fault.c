@@ -16,6 +16,25 @@ void bl_context_site(const belay_context *context, uintptr_t site, char *out, si
         bl_report_site(site, out, size);
 }
 
+static void set_position(const belay_context *context, bl_report_fault *f)
+{
+    if (!f->has_position) {
+        f->has_position = true;
+        f->step = context->step;
+        f->epoch = context->epoch;
+        f->position = context->position;
+        f->micro_batch = context->micro_batch;
+    }
+    f->rank = context->rank;
+}
+
+void bl_context_site_tell(const belay_context *context, uintptr_t site, bl_report_fault *f)
+{
+    bl_context_site(context, site, f->site, sizeof f->site);
+    if ((site & BL_SITE_LABEL) == 0)
+        bl_report_site_source(site, f->source, sizeof f->source);
+}
+
 /* Fills in what the raiser left empty and the context knows. */
 static void complete(belay_context *context, bl_report_fault *f)
 {
@@ -25,15 +44,10 @@ static void complete(belay_context *context, bl_report_fault *f)
     if (site == 0 && context->n_labels > 0)
         site = context->labels[context->n_labels - 1];
     if (f->site[0] == '\0' && site != 0)
-        bl_context_site(context, site, f->site, sizeof f->site);
+        bl_context_site_tell(context, site, f);
     if (f->device[0] == '\0')
         snprintf(f->device, sizeof f->device, "%s", context->device->name);
-    f->has_position = true;
-    f->step = context->step;
-    f->epoch = context->epoch;
-    f->position = context->position;
-    f->micro_batch = context->micro_batch;
-    f->rank = context->rank;
+    set_position(context, f);
 }
 
 /* Copies one text into the entry's words and moves on. */
@@ -90,6 +104,30 @@ static const char *describe(const bl_report_fault *f, bl_text *words, char brief
     return brief;
 }
 
+static void keep_in_order(belay_context *context, const bl_report_fault *f, const char *text)
+{
+    bool is_first = belay_code_severity(f->code) != BELAY_SEVERITY_WARNING && context->first_fault < 0;
+    if (is_first) {
+        context->first_fault = context->n_faults;
+        context->first_code = f->code;
+    }
+    if (is_first || context->n_faults < BL_MAX_FAULTS)
+        keep(entry_of(context, context->n_faults), f, text);
+    context->n_faults++;
+}
+
+void bl_context_tell_apart(belay_context *context, bl_report_fault *f)
+{
+    bl_text words = {0};
+    char brief[640];
+    set_position(context, f);
+    const char *text = describe(f, &words, brief);
+    keep_in_order(context, f, text);
+    if (context->log != NULL)
+        context->log(context->log_state, f->code, text);
+    bl_text_fini(&words);
+}
+
 belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
 {
     if (!belay_is_open(context))
@@ -99,18 +137,11 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
     bl_text words = {0};
     char brief[640];
     const char *text = describe(f, &words, brief);
-    bool is_first = !is_warning && context->first_fault < 0;
-    if (is_first) {
-        context->first_fault = context->n_faults;
-        context->first_code = f->code;
-    }
-    if (is_first || context->n_faults < BL_MAX_FAULTS)
-        keep(entry_of(context, context->n_faults), f, text);
-    context->n_faults++;
+    keep_in_order(context, f, text);
     if (!is_warning && (context->recording || context->is_gating)) {
         context->window_code = context->window_faulted ? context->window_code : f->code;
         context->window_faulted = true;
-        context->device->api->ring(context->device)->gate = 1;
+        context->ring->gate = 1;
     }
     if (context->fault_observer != NULL)
         context->fault_observer(context->observer_state, f);
@@ -184,11 +215,11 @@ void bl_context_rewind(belay_context *context, int64_t n)
         bl_context_commit(context);
 }
 
-int64_t belay_n_faults(const belay_context *context) { return context != NULL ? context->n_faults : 0; }
+int64_t belay_n_faults(const belay_context *context) { return bl_caller_has_faults(context) ? context->n_faults : 0; }
 
 bool belay_fault_get(const belay_context *context, int64_t number, belay_fault *out)
 {
-    bool is_kept = context != NULL && number >= 0 && number < context->n_faults &&
+    bool is_kept = bl_caller_has_faults(context) && number >= 0 && number < context->n_faults &&
                    (number < BL_MAX_FAULTS || number == context->first_fault);
     if (is_kept && out != NULL)
         *out = context->faults[number < BL_MAX_FAULTS ? number : BL_MAX_FAULTS].fault;
@@ -197,12 +228,13 @@ bool belay_fault_get(const belay_context *context, int64_t number, belay_fault *
 
 bool belay_fault_first(const belay_context *context, belay_fault *out)
 {
-    return context != NULL && context->first_code != BELAY_OK && belay_fault_get(context, context->first_fault, out);
+    return bl_caller_has_faults(context) && context->first_code != BELAY_OK &&
+           belay_fault_get(context, context->first_fault, out);
 }
 
 void belay_faults_clear(belay_context *context)
 {
-    if (context == NULL || context->number == 0)
+    if (!bl_caller_has_faults(context) || context->number == 0)
         return;
     for (int64_t i = 0; i <= BL_MAX_FAULTS; i++) {
         bl_free(context->faults[i].words);

@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "tensor/context.h"
+#include "tensor/place.h"
 
 /* ---- questions ------------------------------------------------------------------------------------------------------- */
 
@@ -134,17 +134,17 @@ static void note_storage(belay_context *context, bl_storage *storage, bool is_de
                                 .name = storage->name,
                                 .site = bl_journal_site(context->journal, context->site),
                                 .is_death = is_death};
-    bl_journal_storage(context->journal, &record, &storage->place);
+    bl_journal_storage(context->journal, &record, &storage->listed);
 }
 
-static bl_storage *storage_new(belay_context *context, int64_t n_bytes, uint32_t name)
+static bl_storage *storage_new(belay_context *context, int place, int64_t n_bytes, uint32_t name)
 {
     bl_storage *storage = context->free_storage;
     if (storage != NULL)
         context->free_storage = storage->next_free;
     else
         storage = bl_alloc(1, sizeof *storage);
-    void *data = storage != NULL ? context->device->api->take(context->device, n_bytes) : NULL;
+    void *data = storage != NULL ? bl_place_take(context, place, n_bytes) : NULL;
     if (data == NULL) {
         if (storage != NULL) {
             storage->next_free = context->free_storage;
@@ -152,19 +152,29 @@ static bl_storage *storage_new(belay_context *context, int64_t n_bytes, uint32_t
         }
         return NULL;
     }
-    *storage =
-        (bl_storage){.holders = 1, .data = data, .n_bytes = n_bytes, .serial = ++context->n_births, .name = name};
+    bl_uses *uses = storage->uses;
+    if (uses == NULL && bl_place_is_asynchronous(context, place))
+        uses = bl_alloc(1, sizeof *uses);
+    if (uses != NULL)
+        *uses = (bl_uses){0};
+    *storage = (bl_storage){.holders = 1,
+                            .data = data,
+                            .n_bytes = n_bytes,
+                            .serial = ++context->n_births,
+                            .name = name,
+                            .place = place,
+                            .uses = uses};
     context->n_storages_alive++;
     note_storage(context, storage, false);
     return storage;
 }
 
-static void storage_release(belay_context *context, bl_storage *storage)
+void bl_storage_release(belay_context *context, bl_storage *storage)
 {
     if (storage == NULL || --storage->holders > 0)
         return;
     note_storage(context, storage, true);
-    context->device->api->give(context->device, storage->data, storage->n_bytes);
+    bl_place_give(context, storage);
     context->n_storages_alive--;
     storage->next_free = context->free_storage;
     context->free_storage = storage;
@@ -239,7 +249,7 @@ static belay_tensor slot_fill(belay_context *context, bl_storage *storage, int d
 {
     uint32_t number = slot_take(context);
     if (number == 0) {
-        storage_release(context, storage);
+        bl_storage_release(context, storage);
         bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory for another tensor");
         return (belay_tensor){0};
     }
@@ -280,7 +290,7 @@ static void slot_die(belay_context *context, uint32_t number)
     belay_tensor grad = slot->grad;
     note_death(context, number);
     unlink_slot(context, number);
-    storage_release(context, slot->storage);
+    bl_storage_release(context, slot->storage);
     slot->is_alive = false;
     slot->storage = NULL;
     slot->grad = (belay_tensor){0};
@@ -320,6 +330,12 @@ static bool shape_is_legal(belay_context *context, const belay_shape *shape)
 
 belay_tensor bl_tensor_new(belay_context *context, belay_dtype dtype, const belay_shape *shape, const char *name)
 {
+    return bl_tensor_new_on(context, context->here, dtype, shape, name);
+}
+
+belay_tensor bl_tensor_new_on(belay_context *context, int place, belay_dtype dtype, const belay_shape *shape,
+                              const char *name)
+{
     int64_t stride[BELAY_MAX_RANK] = {0}, n, n_bytes;
     if (!belay_is_open(context) || !shape_is_legal(context, shape))
         return (belay_tensor){0};
@@ -332,7 +348,7 @@ belay_tensor bl_tensor_new(belay_context *context, belay_dtype dtype, const bela
         return (belay_tensor){0};
     }
     uint32_t text = name != NULL ? bl_journal_text(context->journal, name) : 0;
-    bl_storage *storage = storage_new(context, n_bytes, text);
+    bl_storage *storage = storage_new(context, place, n_bytes, text);
     if (storage == NULL) {
         bl_report_fault f;
         bl_report_fault_init(&f, BELAY_MEM_EXHAUSTED);
@@ -444,9 +460,9 @@ static void close_innermost(belay_context *context)
 void belay_scope_close(belay_scope scope)
 {
     belay_context *context = bl_context_find(scope.context);
+    BL_ENTER(context);
     if (context == NULL)
         return;
-    BL_ENTER(context);
     bool is_open =
         scope.depth >= 2 && scope.depth <= context->depth && context->scopes[scope.depth].serial == scope.serial;
     if (!is_open && (scope.depth < 2 || scope.serial == 0 || scope.serial > context->scope_serial)) {
@@ -471,9 +487,9 @@ void belay_scope_close(belay_scope scope)
 belay_tensor belay_keep(belay_tensor tensor)
 {
     belay_context *context = bl_tensor_context(tensor);
+    BL_ENTER(context);
     if (context == NULL)
         return (belay_tensor){0};
-    BL_ENTER(context);
     bl_slot *slot = bl_slot_use(context, tensor);
     if (slot == NULL)
         return (belay_tensor){0};
@@ -483,9 +499,9 @@ belay_tensor belay_keep(belay_tensor tensor)
 void belay_tensor_free(belay_tensor tensor)
 {
     belay_context *context = bl_tensor_context(tensor);
+    BL_ENTER(context);
     if (context == NULL)
         return;
-    BL_ENTER(context);
     bl_slot *slot = bl_slot_use(context, tensor);
     if (slot != NULL && slot->owner > 0)
         slot_die(context, tensor.slot);

@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "tensor/context.h"
+#include "tensor/place.h"
 
 static belay_code raise_bytes(belay_context *context, const bl_slot *slot, int64_t n_bytes)
 {
@@ -43,12 +43,15 @@ belay_tensor belay_tensor_from(belay_context *context, belay_dtype dtype, belay_
         bl_tensor_drop(context, tensor);
         return (belay_tensor){0};
     }
-    context->device->api->copy_in(context->device, bl_slot_data(slot), data, n_bytes);
+    if (bl_place_write(context, slot, 0, data, n_bytes) != BELAY_OK) {
+        bl_tensor_drop(context, tensor);
+        return (belay_tensor){0};
+    }
     return tensor;
 }
 
-/* Copies a strided view by runs of its innermost axis. */
-static void read_strided(belay_context *context, const bl_slot *slot, char *out)
+/* Copies a strided view element by element. */
+static belay_code read_strided(belay_context *context, const bl_slot *slot, char *out)
 {
     int64_t size = belay_dtype_size(slot->dtype), n = bl_slot_elements(slot);
     for (int64_t e = 0; e < n; e++) {
@@ -57,37 +60,34 @@ static void read_strided(belay_context *context, const bl_slot *slot, char *out)
             offset += rest % slot->size[i] * slot->stride[i];
             rest /= slot->size[i];
         }
-        context->device->api->copy_out(context->device, out + e * size,
-                                       (const char *)bl_slot_data(slot) + offset * size, size);
+        TRY(bl_place_read(context, slot, offset * size, out + e * size, size));
     }
+    return BELAY_OK;
 }
 
 belay_code belay_tensor_read(belay_tensor tensor, void *out, int64_t n_bytes)
 {
     belay_context *context = bl_tensor_context(tensor);
-    if (context == NULL)
-        return BELAY_LIFE_STALE;
     BL_ENTER(context);
+    if (context == NULL)
+        return bl_caller_code(BELAY_LIFE_STALE);
     bl_slot *slot = bl_slot_use(context, tensor);
     if (slot == NULL)
         return BELAY_LIFE_STALE;
     if (n_bytes != bytes_of(slot))
         return raise_bytes(context, slot, n_bytes);
     TRY(check_pointer(context, out, n_bytes));
-    context->device->api->synchronise(context->device);
-    if (bl_slot_is_contiguous(slot))
-        context->device->api->copy_out(context->device, out, bl_slot_data(slot), n_bytes);
-    else
-        read_strided(context, slot, out);
-    return BELAY_OK;
+    TRY(bl_place_fence(context, slot->storage->place, "a tensor was read"));
+    return bl_slot_is_contiguous(slot) ? bl_place_read(context, slot, 0, out, n_bytes)
+                                       : read_strided(context, slot, out);
 }
 
 belay_code belay_tensor_write(belay_tensor tensor, const void *data, int64_t n_bytes)
 {
     belay_context *context = bl_tensor_context(tensor);
-    if (context == NULL)
-        return BELAY_LIFE_STALE;
     BL_ENTER(context);
+    if (context == NULL)
+        return bl_caller_code(BELAY_LIFE_STALE);
     bl_slot *slot = bl_slot_use(context, tensor);
     if (slot == NULL)
         return BELAY_LIFE_STALE;
@@ -96,8 +96,7 @@ belay_code belay_tensor_write(belay_tensor tensor, const void *data, int64_t n_b
     TRY(check_pointer(context, data, n_bytes));
     if (!bl_slot_is_contiguous(slot))
         return bl_context_raise(context, BELAY_SHAPE_CONTRACT, "a tensor that is written must be contiguous");
-    context->device->api->copy_in(context->device, bl_slot_data(slot), data, n_bytes);
-    return BELAY_OK;
+    return bl_place_write(context, slot, 0, data, n_bytes);
 }
 
 static double value_of(int dtype, const void *bytes)
@@ -125,9 +124,9 @@ static double value_of(int dtype, const void *bytes)
 double belay_tensor_item(belay_tensor tensor)
 {
     belay_context *context = bl_tensor_context(tensor);
+    BL_ENTER(context);
     if (context == NULL)
         return (double)NAN;
-    BL_ENTER(context);
     bl_slot *slot = bl_slot_use(context, tensor);
     if (slot == NULL)
         return (double)NAN;
@@ -137,15 +136,17 @@ double belay_tensor_item(belay_tensor tensor)
         return (double)NAN;
     }
     double bytes[1];
-    context->device->api->synchronise(context->device);
-    context->device->api->copy_out(context->device, bytes, bl_slot_data(slot), belay_dtype_size(slot->dtype));
+    if (bl_place_fence(context, slot->storage->place, "a value was read") != BELAY_OK ||
+        bl_place_read(context, slot, 0, bytes, belay_dtype_size(slot->dtype)) != BELAY_OK)
+        return (double)NAN;
     return value_of(slot->dtype, bytes);
 }
 
-static const bl_slot *peek(belay_tensor tensor)
+/* A question's own, so that BL_ASK sees who asks. */
+static inline __attribute__((always_inline)) const bl_slot *peek(belay_tensor tensor)
 {
     belay_context *context = bl_tensor_context(tensor);
-    return context != NULL ? bl_slot_get(context, tensor) : NULL;
+    return BL_ASK(context) ? bl_slot_get(context, tensor) : NULL;
 }
 
 bool belay_tensor_is_alive(belay_tensor tensor) { return peek(tensor) != NULL; }
@@ -183,9 +184,9 @@ bool belay_tensor_is_contiguous(belay_tensor tensor)
 belay_tensor belay_tensor_name_set(belay_tensor tensor, const char *name)
 {
     belay_context *context = bl_tensor_context(tensor);
+    BL_ENTER(context);
     if (context == NULL)
         return (belay_tensor){0};
-    BL_ENTER(context);
     bl_slot *slot = bl_slot_use(context, tensor);
     if (slot == NULL)
         return (belay_tensor){0};
@@ -193,16 +194,16 @@ belay_tensor belay_tensor_name_set(belay_tensor tensor, const char *name)
     if (bytes_of(slot) < slot->storage->n_bytes)
         return tensor; /* a part does not name the whole */
     slot->storage->name = slot->name;
-    bl_journal_storage_name(context->journal, slot->storage->place, slot->name);
+    bl_journal_storage_name(context->journal, slot->storage->listed, slot->name);
     return tensor;
 }
 
 belay_tensor belay_tensor_requires_grad_set(belay_tensor tensor, bool requires_grad)
 {
     belay_context *context = bl_tensor_context(tensor);
+    BL_ENTER(context);
     if (context == NULL)
         return (belay_tensor){0};
-    BL_ENTER(context);
     bl_slot *slot = bl_slot_use(context, tensor);
     if (slot == NULL)
         return (belay_tensor){0};
@@ -234,7 +235,7 @@ belay_tensor belay_tensor_grad(belay_tensor tensor)
 void belay_tensor_grad_clear(belay_tensor tensor)
 {
     belay_context *context = bl_tensor_context(tensor);
-    bl_slot *slot = context != NULL ? bl_slot_get(context, tensor) : NULL;
+    bl_slot *slot = BL_ASK(context) ? bl_slot_get(context, tensor) : NULL;
     if (slot == NULL)
         return;
     belay_tensor grad = slot->grad;

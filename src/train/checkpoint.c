@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "file/path.h"
 #include "nn/module.h"
+#include "tensor/place.h"
 #include "train/watch.h"
 
 static const bl_safetensors_dtype file_dtype[BELAY_N_DTYPES] = {
@@ -87,10 +88,10 @@ static belay_code fill(void *user, int64_t offset, void *into, int64_t n_bytes, 
     const bl_slot *slot = bl_slot_get(item->context, item->tensor);
     if (slot == NULL)
         return bl_error_set(error, BELAY_BUG_INVARIANT, "'%s' died while it was saved", item->name);
-    bl_device *device = item->context->device;
-    device->api->synchronise(device);
-    device->api->copy_out(device, into, (const char *)bl_slot_data(slot) + offset, n_bytes);
-    return BELAY_OK;
+    belay_code code = bl_place_fence(item->context, slot->storage->place, "a checkpoint was written");
+    if (code == BELAY_OK)
+        code = bl_place_read(item->context, slot, offset, into, n_bytes);
+    return code == BELAY_OK ? code : bl_error_set(error, code, "'%s' could not be read from its device", item->name);
 }
 
 static bl_safetensors_source source_of(bl_checkpoint_item *item)
@@ -248,7 +249,7 @@ belay_code belay_checkpoint_save(belay_module *model, const char *path, const be
     BL_ENTER(bl_module_context(model));
     belay_context *context = bl_module_use(model);
     if (context == NULL)
-        return BELAY_CONF_ORDER;
+        return bl_caller_code(BELAY_CONF_ORDER);
     bl_error error = {0};
     if (path == NULL || (n_metadata > 0 && metadata == NULL))
         return bl_context_raise(context, BELAY_CONF_MISSING, "a checkpoint needs %s",
@@ -261,7 +262,7 @@ belay_code belay_checkpoint_load(belay_module *model, const char *path)
     BL_ENTER(bl_module_context(model));
     belay_context *context = bl_module_use(model);
     if (context == NULL)
-        return BELAY_CONF_ORDER;
+        return bl_caller_code(BELAY_CONF_ORDER);
     bl_error error = {0};
     if (path == NULL)
         return bl_context_raise(context, BELAY_CONF_MISSING, "a checkpoint needs the path of its file");

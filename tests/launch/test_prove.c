@@ -254,7 +254,7 @@ static void a_device_says_when_it_has_no_code(void **state)
     (void)state;
     belay_context *context = told_open();
     const bl_launch launch = {.op = BL_OP_add, .dtype = BELAY_BOOL, .n_items = 1};
-    assert_int_equal(context->device->api->run(context->device, &launch), BELAY_TYPE_DTYPE);
+    assert_int_equal(context->device->api->run(context->device, 0, &launch), BELAY_TYPE_DTYPE);
     told_close(context);
 }
 

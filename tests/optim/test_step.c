@@ -328,7 +328,7 @@ static void double_hook(void *hook_state, belay_optimizer *o)
 static void close_hook(void *hook_state, belay_optimizer *o)
 {
     (void)hook_state;
-    o->context->device->api->ring(o->context->device)->gate = 1;
+    o->context->ring->gate = 1;
 }
 
 static void hooks_run_in_order_before_the_update(void **state)

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "tensor/context.h"
 
-static uint32_t gate_of(belay_context *context) { return context->device->api->ring(context->device)->gate; }
+static uint32_t gate_of(belay_context *context) { return context->ring->gate; }
 
 /* ---- opening --------------------------------------------------------------------------------------------------------- */
 

@@ -57,13 +57,20 @@ static void publish_bad(const bl_launch *l, const bl_bad *bad)
     r->code = bad->code;
     r->op = (uint16_t)l->op;
     r->operand = bad->operand;
+    r->axis = bad->axis;
     r->policy = is_corrected ? (uint8_t)l->policy : BELAY_INDEX_RAISE;
     __atomic_store_n(&r->published, slot + 1, __ATOMIC_RELEASE);
 }
 
-static belay_code run(bl_device *device, const bl_launch *launch)
+bool bl_cpu_has(const bl_cpu *cpu, const bl_launch *launch)
 {
-    bl_cpu *cpu = (bl_cpu *)device;
+    int op = launch->op;
+    return cpu->entry[op][launch->dtype] != NULL || op == BL_OP_copy || op == BL_OP_sum_grad || op == BL_OP_matmul ||
+           op == BL_OP_custom;
+}
+
+belay_code bl_cpu_dispatch(bl_cpu *cpu, const bl_launch *launch)
+{
     const bl_cpu_entry *entry = cpu->entry[launch->op][launch->dtype];
     bl_bad bad = {0};
     bool ran = true;
@@ -73,6 +80,8 @@ static belay_code run(bl_device *device, const bl_launch *launch)
         bl_cpu_run_spread(cpu, launch);
     else if (launch->op == BL_OP_matmul)
         ran = bl_cpu_run_matmul(cpu, launch);
+    else if (launch->op == BL_OP_custom)
+        bl_cpu_run_custom(cpu, launch, &bad);
     else if (entry == NULL)
         return BELAY_TYPE_DTYPE;
     else if (entry->map != NULL)
@@ -86,6 +95,12 @@ static belay_code run(bl_device *device, const bl_launch *launch)
     return ran ? BELAY_OK : BELAY_MEM_EXHAUSTED;
 }
 
+static belay_code run(bl_device *device, int stream, const bl_launch *launch)
+{
+    (void)stream;
+    return bl_cpu_dispatch((bl_cpu *)device, launch);
+}
+
 static void *take(bl_device *device, int64_t n_bytes) { return bl_pool_take(((bl_cpu *)device)->pool, n_bytes); }
 
 static void give(bl_device *device, void *block, int64_t n_bytes)
@@ -93,39 +108,84 @@ static void give(bl_device *device, void *block, int64_t n_bytes)
     bl_pool_give(((bl_cpu *)device)->pool, block, n_bytes);
 }
 
+static bl_pool *pool(bl_device *device) { return ((bl_cpu *)device)->pool; }
+
 static void copy_bytes(void *to, const void *from, int64_t n_bytes)
 {
     if (n_bytes > 0)
         memcpy(to, from, (size_t)n_bytes);
 }
 
-static void copy_in(bl_device *device, void *to, const void *host, int64_t n_bytes)
+static belay_code copy_in(bl_device *device, int stream, void *to, const void *host, int64_t n_bytes)
 {
-    (void)device;
+    (void)device, (void)stream;
     copy_bytes(to, host, n_bytes);
+    return BELAY_OK;
 }
 
-static void copy_out(bl_device *device, void *host, const void *from, int64_t n_bytes)
+static belay_code copy_out(bl_device *device, int stream, void *host, const void *from, int64_t n_bytes)
+{
+    (void)device, (void)stream;
+    copy_bytes(host, from, n_bytes);
+    return BELAY_OK;
+}
+
+/* ---- streams: all work has ended when it was asked for ---------------------------------------------------------------- */
+
+static belay_code stream_open(bl_device *device, int *stream)
 {
     (void)device;
-    copy_bytes(host, from, n_bytes);
+    *stream = 0;
+    return BELAY_OK;
 }
 
-static bl_fault_ring *ring(bl_device *device) { return ((bl_cpu *)device)->ring; }
-static void synchronise(bl_device *device) { (void)device; }
+static void stream_close(bl_device *device, int stream) { (void)device, (void)stream; }
 
-static void memory(const bl_device *device, int64_t *in_use, int64_t *held, int64_t *peak)
+static belay_code stream_wait(bl_device *device, int stream, bl_device *other, int of, uint64_t number)
 {
-    bl_pool_memory(((const bl_cpu *)device)->pool, in_use, held, peak);
+    (void)device, (void)stream, (void)other, (void)of, (void)number;
+    return BELAY_OK;
+}
+
+static uint64_t stream_put(const bl_device *device, int stream)
+{
+    (void)device, (void)stream;
+    return 0;
+}
+
+static uint64_t stream_passed(bl_device *device, int stream)
+{
+    (void)device, (void)stream;
+    return UINT64_MAX;
+}
+
+static belay_code stream_synchronise(bl_device *device, int stream, uint64_t number)
+{
+    (void)device, (void)stream, (void)number;
+    return BELAY_OK;
+}
+
+static belay_code synchronise(bl_device *device)
+{
+    (void)device;
+    return BELAY_OK;
+}
+
+static const bl_access *loss(const bl_device *device)
+{
+    (void)device;
+    return NULL;
 }
 
 static int threads(const bl_device *device) { return ((const bl_cpu *)device)->threads; }
+
+static int count(void) { return 1; }
 
 static void close_cpu(bl_device *device)
 {
     bl_cpu *cpu = (bl_cpu *)device;
     bl_pool_free(cpu->pool);
-    bl_free(cpu->ring);
+    bl_pool_free(cpu->scratch);
     bl_free(cpu);
 }
 
@@ -140,7 +200,7 @@ static int allowed_processors(void)
     return omp_get_num_procs();
 }
 
-static belay_code check_processor(bl_error *error)
+belay_code bl_cpu_check_processor(bl_error *error)
 {
 #if defined __x86_64__ && defined __AVX2__
     static const char *const names[] = {"avx2", "fma", "bmi2"};
@@ -157,7 +217,7 @@ static belay_code check_processor(bl_error *error)
     return BELAY_OK;
 }
 
-static void fill_entries(bl_cpu *cpu)
+void bl_cpu_fill_entries(bl_cpu *cpu)
 {
     for (const bl_cpu_family *const *family = bl_cpu_families; *family != NULL; family++)
         for (const bl_cpu_family *column = *family; column->entry != NULL; column++)
@@ -172,23 +232,24 @@ static belay_code open_cpu(const bl_device_options *options, bl_device **out, bl
         return bl_error_set(error, BELAY_PLACE_ABSENT, "device cpu:%d does not exist; there is one cpu",
                             options->ordinal);
     int n_threads = options->threads > 0 ? options->threads : allowed_processors();
-    TRY(check_processor(error));
+    TRY(bl_cpu_check_processor(error));
     TRY(bl_cpu_blas_open(n_threads, error));
     bl_cpu *cpu = bl_alloc(1, sizeof *cpu);
     if (cpu != NULL) {
-        cpu->pool = bl_pool_new();
-        cpu->ring = bl_alloc_aligned(sizeof *cpu->ring, 64);
+        cpu->pool = bl_pool_new(&bl_memory_source_host, options->memory, options->poison);
+        cpu->scratch = bl_pool_new(&bl_memory_source_host, BL_MEMORY_POOL, false);
     }
-    if (cpu == NULL || cpu->pool == NULL || cpu->ring == NULL) {
+    if (cpu == NULL || cpu->pool == NULL || cpu->scratch == NULL) {
         if (cpu != NULL)
             close_cpu(&cpu->device);
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to open device cpu");
     }
-    memset(cpu->ring, 0, sizeof *cpu->ring);
     cpu->device = (bl_device){.api = &bl_device_cpu, .ordinal = 0};
     snprintf(cpu->device.name, sizeof cpu->device.name, "cpu");
     cpu->threads = n_threads;
-    fill_entries(cpu);
+    cpu->traps = true;
+    cpu->is_serial = options->memory == BL_MEMORY_EXACT || options->memory == BL_MEMORY_EXACT_LEFT;
+    bl_cpu_fill_entries(cpu);
     *out = &cpu->device;
     return BELAY_OK;
 }
@@ -198,13 +259,22 @@ const bl_device_api bl_device_cpu = {
     .synchronous = true,
     .open = open_cpu,
     .close = close_cpu,
+    .count = count,
     .take = take,
     .give = give,
+    .pool = pool,
     .run = run,
     .copy_in = copy_in,
     .copy_out = copy_out,
-    .ring = ring,
+    .copy_in_later = copy_in,
+    .copy_out_later = copy_out,
+    .stream_open = stream_open,
+    .stream_close = stream_close,
+    .stream_wait = stream_wait,
+    .stream_put = stream_put,
+    .stream_passed = stream_passed,
+    .stream_synchronise = stream_synchronise,
     .synchronise = synchronise,
-    .memory = memory,
+    .loss = loss,
     .threads = threads,
 };

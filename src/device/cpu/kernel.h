@@ -42,11 +42,22 @@ extern const bl_cpu_family *const bl_cpu_families[];
 
 typedef struct bl_cpu {
     bl_device device;
-    bl_pool *pool;
-    bl_fault_ring *ring;
+    bl_pool *pool;    /* tensors */
+    bl_pool *scratch; /* of kernels */
     int threads;
+    bool traps;     /* an illegal access of a user's kernel ends that kernel here */
+    bool is_serial; /* a user's kernel runs on one thread */
     const bl_cpu_entry *entry[BL_N_OPS][BELAY_N_DTYPES];
 } bl_cpu;
+
+/* Fills in `entry`: what every device that runs on the host's processors does. */
+void bl_cpu_fill_entries(bl_cpu *cpu);
+/* Whether there is code for this op in this dtype. */
+bool bl_cpu_has(const bl_cpu *cpu, const bl_launch *launch);
+/* place.cpu when the processor lacks instructions. */
+belay_code bl_cpu_check_processor(bl_error *error);
+/* Runs a launch on the calling thread (and `threads` - 1 more) and publishes its bad elements. */
+belay_code bl_cpu_dispatch(bl_cpu *cpu, const bl_launch *launch);
 
 /* The skeletons.  Each folds its threads' bad elements into `bad`. */
 void bl_cpu_run_map(bl_cpu *cpu, const bl_launch *launch, bl_cpu_map body);
@@ -55,6 +66,14 @@ bool bl_cpu_run_sorted(bl_cpu *cpu, const bl_launch *launch, const bl_cpu_entry 
 void bl_cpu_run_copy(bl_cpu *cpu, const bl_launch *launch);
 void bl_cpu_run_spread(bl_cpu *cpu, const bl_launch *launch);
 bool bl_cpu_run_matmul(bl_cpu *cpu, const bl_launch *launch);
+void bl_cpu_run_custom(const bl_cpu *cpu, const bl_launch *launch, bl_bad *bad);
+
+/* Where part `part` of `parts` of n items begins. */
+static inline int64_t bl_cpu_part_begin(int64_t n, int part, int parts)
+{
+    int64_t rest = n % parts;
+    return n / parts * part + (rest < part ? rest : part);
+}
 
 /* Threads worth starting for that much work (element operations). */
 int bl_cpu_threads_for(const bl_cpu *cpu, int64_t work);

@@ -66,6 +66,13 @@ static void panel_shape(int64_t m, int64_t n, int64_t k, int64_t *rows, int64_t 
     *columns = part_of(n, PANEL_COLUMNS, n < m ? 1 : cut);
 }
 
+/* Panel number `panel`, counted along rows of `across`. */
+static void numbered_panel(const product *p, int64_t panel, int64_t across, int64_t rows, int64_t columns)
+{
+    int64_t m0 = panel / across * rows, n0 = panel % across * columns;
+    gemm_panel(p, m0, bl_min_i64(rows, p->m - m0), n0, bl_min_i64(columns, p->n - n0));
+}
+
 static bool multiply(const bl_cpu *cpu, const product *p)
 {
     int sizes[3];
@@ -82,18 +89,21 @@ static bool multiply(const bl_cpu *cpu, const product *p)
     panel_shape(p->m, p->n, p->k, &rows, &columns);
     int64_t across = (p->n + columns - 1) / columns, panels = (p->m + rows - 1) / rows * across;
     int n_threads = (int)bl_min_i64(panels, bl_cpu_threads_for(cpu, p->m * p->n / 8 * bl_max_i64(p->k / 8, 1)));
-#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_threads > 1)
-    for (int64_t panel = 0; panel < panels; panel++) {
-        int64_t m0 = panel / across * rows, n0 = panel % across * columns;
-        gemm_panel(p, m0, bl_min_i64(rows, p->m - m0), n0, bl_min_i64(columns, p->n - n0));
+    if (n_threads == 1) {
+        for (int64_t panel = 0; panel < panels; panel++)
+            numbered_panel(p, panel, across, rows, columns);
+        return true;
     }
+#pragma omp parallel for schedule(static) num_threads(n_threads)
+    for (int64_t panel = 0; panel < panels; panel++)
+        numbered_panel(p, panel, across, rows, columns);
     return true;
 }
 
 /* 16-bit operands pass through f32. */
 static float *widen(bl_cpu *cpu, const bl_operand *o, int64_t n)
 {
-    float *wide = bl_pool_take(cpu->pool, n * (int64_t)sizeof(float));
+    float *wide = bl_pool_take(cpu->scratch, n * (int64_t)sizeof(float));
     for (int64_t i = 0; wide != NULL && i < n; i++)
         wide[i] = o->dtype == BELAY_BF16 ? bl_from_bf16(((const bl_bf16 *)o->data)[i])
                                          : bl_from_f16(((const bl_f16 *)o->data)[i]);
@@ -141,8 +151,8 @@ bool bl_cpu_run_matmul(bl_cpu *cpu, const bl_launch *l)
     bool ok = wa != NULL && wb != NULL && wy != NULL && multiply_batch(cpu, l, BELAY_F32, wa, wb, wy);
     if (ok)
         narrow_into(y, wy, ny);
-    bl_pool_give(cpu->pool, wa, na * (int64_t)sizeof(float));
-    bl_pool_give(cpu->pool, wb, nb * (int64_t)sizeof(float));
-    bl_pool_give(cpu->pool, wy, ny * (int64_t)sizeof(float));
+    bl_pool_give(cpu->scratch, wa, na * (int64_t)sizeof(float));
+    bl_pool_give(cpu->scratch, wb, nb * (int64_t)sizeof(float));
+    bl_pool_give(cpu->scratch, wy, ny * (int64_t)sizeof(float));
     return ok;
 }

@@ -8,8 +8,6 @@
 #include "base/memory.h"
 #include "device/cpu/kernel.h"
 
-static int64_t part_begin(int64_t n, int part, int parts) { return n / parts * part + bl_min_i64(n % parts, part); }
-
 /* ---- maps ------------------------------------------------------------------------------------------------------------ */
 
 /* Walks elements [begin, end) of the output as runs along the innermost axis. */
@@ -48,7 +46,7 @@ void bl_cpu_run_map(bl_cpu *cpu, const bl_launch *l, bl_cpu_map body)
 #pragma omp parallel num_threads(n_threads)
     {
         int part = omp_get_thread_num(), parts = omp_get_num_threads();
-        walk_map(l, body, part_begin(l->n_items, part, parts), part_begin(l->n_items, part + 1, parts));
+        walk_map(l, body, bl_cpu_part_begin(l->n_items, part, parts), bl_cpu_part_begin(l->n_items, part + 1, parts));
     }
 }
 
@@ -65,7 +63,7 @@ void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *l, bl_cpu_items body, bl_bad
     {
         int part = omp_get_thread_num(), parts = omp_get_num_threads();
         bl_bad mine = {0};
-        body(l, part_begin(l->n_items, part, parts), part_begin(l->n_items, part + 1, parts), &mine);
+        body(l, bl_cpu_part_begin(l->n_items, part, parts), bl_cpu_part_begin(l->n_items, part + 1, parts), &mine);
         if (mine.count > 0)
 #pragma omp critical
             bl_cpu_merge_bad(bad, &mine);
@@ -148,7 +146,7 @@ bool bl_cpu_run_sorted(bl_cpu *cpu, const bl_launch *l, const bl_cpu_entry *entr
     int64_t n = l->size[0], n_targets = l->size[1], width = l->size[2], bytes, work;
     if (!bl_checked_mul(n, 4 * (int64_t)sizeof(int64_t), &bytes))
         return false;
-    int64_t *block = bl_pool_take(cpu->pool, bytes);
+    int64_t *block = bl_pool_take(cpu->scratch, bytes);
     if (block == NULL)
         return false;
     int64_t *keys = block, *order = block + n;
@@ -158,14 +156,21 @@ bool bl_cpu_run_sorted(bl_cpu *cpu, const bl_launch *l, const bl_cpu_entry *entr
     if (!bl_checked_mul(n + n_targets, width, &work))
         work = INT64_MAX;
     int n_threads = bl_cpu_threads_for(cpu, work);
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-        int part = omp_get_thread_num(), parts = omp_get_num_threads();
+    if (n_threads == 1) {
         if (l->params.i[7] == 0)
-            zero_rows(l, part_begin(n_targets, part, parts), part_begin(n_targets, part + 1, parts));
+            zero_rows(l, 0, n_targets);
+        gather_groups(l, entry, keys, order, kept, 0, kept);
+    } else {
+#pragma omp parallel num_threads(n_threads)
+        {
+            int part = omp_get_thread_num(), parts = omp_get_num_threads();
+            if (l->params.i[7] == 0)
+                zero_rows(l, bl_cpu_part_begin(n_targets, part, parts), bl_cpu_part_begin(n_targets, part + 1, parts));
 #pragma omp barrier
-        gather_groups(l, entry, keys, order, kept, part_begin(kept, part, parts), part_begin(kept, part + 1, parts));
+            gather_groups(l, entry, keys, order, kept, bl_cpu_part_begin(kept, part, parts),
+                          bl_cpu_part_begin(kept, part + 1, parts));
+        }
     }
-    bl_pool_give(cpu->pool, block, bytes);
+    bl_pool_give(cpu->scratch, block, bytes);
     return true;
 }

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/tell.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "launch/custom.h"
+#include "tensor/address.h"
+
+/* ---- bad indices ----------------------------------------------------------------------------------------------------- */
+
+/* Reads one element of an operand; the device has ended what wrote it. */
+static void read_element(belay_context *context, const bl_flight *f, int operand, int64_t element, void *out)
+{
+    bl_device *device = context->places[f->place].device;
+    const bl_operand *o = &f->operand[operand];
+    int64_t size = belay_dtype_size(o->dtype);
+    if (device->api->copy_out(device, context->streams[f->stream].number, out, (const char *)o->data + element * size,
+                              size) != BELAY_OK)
+        memset(out, 0, (size_t)size);
+}
+
+static int64_t index_at(belay_context *context, const bl_flight *f, int operand, int64_t element)
+{
+    int64_t bytes = 0;
+    read_element(context, f, operand, element, &bytes);
+    bl_operand host = {.data = &bytes, .dtype = f->operand[operand].dtype};
+    return bl_load_index(&host, 0);
+}
+
+static bool is_new(const bl_report_fault *f, int64_t value)
+{
+    for (int i = 0; i < f->n_values; i++)
+        if (f->value[i] == value)
+            return false;
+    return true;
+}
+
+/* Reads `got` again from the operand, and the first few distinct bad values. */
+static void read_values(belay_context *context, const bl_flight *flight, const bl_fault_record *r, bl_report_fault *f)
+{
+    belay_shape *shape = &f->tensor[r->operand].shape;
+    int64_t n = 1;
+    for (int i = 0; i < shape->rank; i++)
+        n *= shape->size[i];
+    f->got = index_at(context, flight, r->operand, r->element);
+    uint64_t seen = 0;
+    for (int64_t e = r->element; e < n && seen < r->count && f->n_values < BL_COUNT(f->value); e++) {
+        int64_t value = index_at(context, flight, r->operand, e);
+        bool is_ignored = r->code == BELAY_INDEX_LABEL && flight->params.i[1] != 0 && value == flight->params.i[0];
+        bool is_bad = (value < 0 || value >= r->limit) && !is_ignored;
+        seen += is_bad;
+        if (is_bad && is_new(f, value))
+            f->value[f->n_values++] = value;
+    }
+}
+
+/* "ids[2, 1] is 1.5, not a whole number of 64 bits": the value was a float. */
+static void describe_cast(belay_context *context, const bl_flight *flight, const bl_fault_record *r, bl_report_fault *f)
+{
+    const bl_report_tensor *t = &f->tensor[r->operand];
+    double bytes = 0;
+    bl_text at = {0};
+    read_element(context, flight, r->operand, r->element, &bytes);
+    bl_report_coordinates(&t->shape, r->element, &at);
+    snprintf(f->what, sizeof f->what, "%s%s is %.9g, not a whole number of 64 bits",
+             t->name[0] != '\0' ? t->name : t->role, bl_text_get(&at),
+             bl_launch_float(flight->operand[r->operand].dtype, &bytes));
+    bl_text_fini(&at);
+}
+
+/* Words about a row of the batch that the launch worked on. */
+static bool describe_row(const belay_context *context, const bl_flight *flight, int64_t row, char *out, size_t size)
+{
+    if (flight->origin == NULL)
+        return context->describe_sample != NULL && context->describe_sample(context->sample_state, row, out, size);
+    const char *words = flight->origin->words != NULL && row < flight->origin->n ? flight->origin->words[row] : NULL;
+    snprintf(out, size, "%s", words != NULL ? words : "");
+    return words != NULL;
+}
+
+/* The sample: row `row` of `n_rows`, when that counts rows of the batch. */
+static void name_row(const belay_context *context, const bl_flight *flight, int64_t n_rows, int64_t row,
+                     bl_report_fault *f)
+{
+    int64_t n_batch = flight->origin != NULL ? flight->origin->n : context->n_batch;
+    if (n_rows == n_batch && describe_row(context, flight, row, f->sample, sizeof f->sample))
+        f->sample_row = row;
+}
+
+/* A bad element's first coordinate is the row. */
+static void name_sample(const belay_context *context, const bl_flight *flight, bl_report_fault *f)
+{
+    const belay_shape *shape = &f->tensor[f->operand].shape;
+    int64_t row = f->element;
+    for (int i = 1; i < shape->rank; i++)
+        row /= bl_max_i64(shape->size[i], 1);
+    if (shape->rank > 0)
+        name_row(context, flight, shape->size[0], row, f);
+}
+
+/* Indices that a policy moved or zeroed are counted always and told once a site. */
+static bool is_told(belay_context *context, uintptr_t site, uint64_t count)
+{
+    context->n_corrected += count;
+    for (int i = 0; i < context->n_warned; i++)
+        if (context->warned[i] == site)
+            return true;
+    if (context->n_warned < BL_MAX_WARNED)
+        context->warned[context->n_warned++] = site;
+    return false;
+}
+
+/* ---- where and when -------------------------------------------------------------------------------------------------- */
+
+static void describe_flight(const belay_context *context, const bl_flight *flight, bl_report_fault *f)
+{
+    bl_prove_describe_shown(context, flight->op, flight->shown, flight->n_shown, f);
+    if (flight->custom != NULL)
+        bl_custom_describe(flight->custom, f);
+    f->is_backward = flight->is_backward;
+    if (flight->layer != 0)
+        snprintf(f->layer, sizeof f->layer, "%s", bl_journal_text_get(context->journal, flight->layer));
+    if (flight->site != 0)
+        bl_context_site(context, flight->site, f->site, sizeof f->site);
+    bl_place_describe_stream(context, flight->stream, f->stream, sizeof f->stream);
+    f->has_position = true;
+    f->step = flight->step;
+    f->epoch = flight->epoch;
+    f->position = flight->position;
+    f->micro_batch = flight->micro_batch;
+    if (!bl_place_is_asynchronous(context, flight->place))
+        return;
+    f->launch = flight->serial;
+    uintptr_t here = context->site;
+    if (here != 0 && here != flight->site)
+        bl_context_site(context, here, f->surfaced, sizeof f->surfaced);
+}
+
+/* What a kernel of the user's own noted; an illegal access that ended it on a device which goes on is one of that. */
+static void tell_custom(belay_context *context, const bl_flight *flight, const bl_fault_record *r, uint64_t n_echoes)
+{
+    if (r->code == BELAY_MEM_ACCESS) {
+        bl_access access = {
+            .launch = r->launch, .address = (uint64_t)r->got, .is_write_known = r->limit > 0, .is_write = r->limit > 1};
+        bl_tell_access(context, flight, flight->place, &access);
+        return;
+    }
+    bl_report_fault f;
+    bl_report_fault_init(&f, r->code);
+    describe_flight(context, flight, &f);
+    f.n_echoes = n_echoes;
+    bl_custom_tell(flight->custom, r, &f);
+    name_row(context, flight, f.n_items, f.element, &f);
+    bl_context_fault(context, &f);
+}
+
+void bl_tell_record(belay_context *context, const bl_flight *flight, const bl_fault_record *r, uint64_t n_echoes)
+{
+    belay_code code = r->code;
+    if (flight->custom != NULL) {
+        tell_custom(context, flight, r, n_echoes);
+        return;
+    }
+    if (r->policy != BELAY_INDEX_RAISE) {
+        if (flight->is_backward || is_told(context, flight->site, r->count))
+            return;
+        code = r->policy == BELAY_INDEX_CLAMP ? BELAY_INDEX_CLAMPED : BELAY_INDEX_ZEROED;
+    }
+    bl_report_fault f;
+    bl_report_fault_init(&f, code);
+    describe_flight(context, flight, &f);
+    f.operand = r->operand;
+    f.element = r->element;
+    f.limit = r->limit;
+    f.count = r->count;
+    f.n_echoes = n_echoes;
+    if (r->code == BELAY_NUM_CAST)
+        describe_cast(context, flight, r, &f);
+    else
+        read_values(context, flight, r, &f);
+    name_sample(context, flight, &f);
+    bl_context_fault(context, &f);
+}
+
+/* The operand of the flight whose memory the storage is; -1: none. */
+static int operand_in(const bl_flight *flight, const bl_storage *storage)
+{
+    for (int k = 0; k < flight->n_shown && storage != NULL; k++) {
+        const char *data = flight->operand[k].data, *begin = storage->data;
+        if (!flight->shown[k].is_absent && data >= begin && data <= begin + storage->n_bytes)
+            return k;
+    }
+    return -1;
+}
+
+void bl_tell_access(belay_context *context, const bl_flight *flight, int place, const bl_access *access)
+{
+    static const bl_access unknown = {0};
+    access = access != NULL ? access : &unknown;
+    bl_device *device = context->places[place].device;
+    bl_report_fault f;
+    bl_text words = {0}, facts = {0};
+    bl_report_fault_init(&f, BELAY_MEM_ACCESS);
+    if (flight != NULL)
+        describe_flight(context, flight, &f);
+    const bl_storage *storage = bl_address_describe(context, device, access->address, &words, &facts);
+    snprintf(f.what, sizeof f.what, "%s%s %s %s", flight != NULL ? "kernel " : "a kernel", f.op,
+             !access->is_write_known ? "touched"
+             : access->is_write      ? "wrote"
+                                     : "read",
+             bl_text_get(&words));
+    snprintf(f.facts, sizeof f.facts, "%s", bl_text_get(&facts));
+    snprintf(f.device, sizeof f.device, "%s", device->name);
+    if (flight != NULL)
+        f.operand = operand_in(flight, storage);
+    bl_text_fini(&words);
+    bl_text_fini(&facts);
+    bl_context_fault(context, &f);
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tensor/place.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+
+/* ---- places ---------------------------------------------------------------------------------------------------------- */
+
+/* "sim" is "sim:0". */
+static bool is_named(const bl_device *device, const char *name)
+{
+    char whole[32];
+    snprintf(whole, sizeof whole, "%s:%d", device->api->kind, device->ordinal);
+    return strcmp(whole, name) == 0 || (device->ordinal == 0 && strcmp(device->api->kind, name) == 0);
+}
+
+/* A place in the context's streams for stream `number` of a device; BL_STREAM_NONE when there is none. */
+static int enter_stream(belay_context *context, int place, int number)
+{
+    for (int s = 0; s < BL_MAX_STREAMS; s++) {
+        bl_stream *stream = &context->streams[s];
+        if (stream->is_open)
+            continue;
+        *stream = (bl_stream){.is_open = true,
+                              .generation = stream->generation + 1,
+                              .place = place,
+                              .number = number,
+                              .clock = context->host_clock};
+        return s;
+    }
+    return BL_STREAM_NONE;
+}
+
+belay_code bl_place_open(belay_context *context, const char *name, int *out, bl_error *error)
+{
+    for (int i = 0; i < context->n_places; i++)
+        if (is_named(context->places[i].device, name)) {
+            *out = i;
+            return BELAY_OK;
+        }
+    if (context->n_places == BL_MAX_PLACES)
+        return bl_error_set(error, BELAY_SIZE_OVERFLOW, "the context uses %d devices, the most that it can",
+                            BL_MAX_PLACES);
+    bl_place place = {.device = NULL};
+    TRY(bl_device_open(name, &context->device_options, &place.device, error));
+    place.stream = enter_stream(context, context->n_places, 0);
+    if (place.stream == BL_STREAM_NONE) {
+        bl_device_close(place.device);
+        return bl_error_set(error, BELAY_SIZE_OVERFLOW, "the context uses %d streams, the most that it can",
+                            BL_MAX_STREAMS);
+    }
+    context->places[context->n_places] = place;
+    *out = context->n_places++;
+    return BELAY_OK;
+}
+
+void bl_places_close(belay_context *context)
+{
+    while (context->n_places > 0) {
+        bl_place *place = &context->places[context->n_places - 1];
+        for (int64_t i = 0; i < context->n_pending; i++)
+            if (context->pending[i].place == context->n_places - 1)
+                place->device->api->give(place->device, context->pending[i].data, context->pending[i].n_bytes);
+        bl_device_close(place->device);
+        context->n_places--;
+    }
+    bl_free(context->pending);
+    bl_free(context->events);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+
+static bool has_passed(belay_context *context, int stream, uint64_t number)
+{
+    if (number == 0)
+        return true;
+    const bl_stream *s = &context->streams[stream];
+    bl_device *device = context->places[s->place].device;
+    return !s->is_open || device->api->stream_passed(device, s->number) >= number;
+}
+
+static bool all_have_passed(belay_context *context, const bl_uses *uses)
+{
+    bool passed = has_passed(context, uses->writer, uses->write.number);
+    for (int s = 0; s < BL_MAX_STREAMS && passed; s++)
+        passed = has_passed(context, s, uses->read[s].number);
+    return passed;
+}
+
+static void forget_pending(belay_context *context, int64_t i)
+{
+    memmove(&context->pending[i], &context->pending[i + 1],
+            (size_t)(context->n_pending - i - 1) * sizeof *context->pending);
+    context->n_pending--;
+}
+
+/* Gives the device what its commands are through with, among the first `most` that wait. */
+static void sweep(belay_context *context, int place, int64_t most)
+{
+    for (int64_t i = 0, seen = 0; i < context->n_pending && seen < most; seen++) {
+        const bl_pending *p = &context->pending[i];
+        if (p->place != place || !all_have_passed(context, &p->uses)) {
+            i++;
+            continue;
+        }
+        bl_device *device = context->places[place].device;
+        device->api->give(device, p->data, p->n_bytes);
+        forget_pending(context, i);
+    }
+}
+
+/* A block of that size whose uses all come before the next command of the place's current stream.  Poison is written by
+ * the host, which may not do so before they have ended: then none is taken early. */
+static void *take_pending(belay_context *context, int place, int64_t n_bytes)
+{
+    const bl_clock *clock = &bl_place_stream(context, place)->clock;
+    for (int64_t i = context->n_pending - 1; i >= 0 && !context->device_options.poison; i--) {
+        const bl_pending *p = &context->pending[i];
+        if (p->place != place || p->n_bytes != n_bytes || !bl_uses_are_behind(&p->uses, clock))
+            continue;
+        void *data = p->data;
+        forget_pending(context, i);
+        return data;
+    }
+    return NULL;
+}
+
+void *bl_place_take(belay_context *context, int place, int64_t n_bytes)
+{
+    enum { SWEPT_AT_ONCE = 8 };
+    bl_device *device = context->places[place].device;
+    if (device->api->synchronous)
+        return device->api->take(device, n_bytes);
+    bl_place_begin(context, place);
+    void *data = take_pending(context, place, n_bytes);
+    if (data != NULL)
+        return data;
+    sweep(context, place, SWEPT_AT_ONCE);
+    data = device->api->take(device, n_bytes);
+    if (data != NULL || context->n_pending == 0)
+        return data;
+    device->api->synchronise(device); /* what is lost has ended too */
+    sweep(context, place, INT64_MAX);
+    return device->api->take(device, n_bytes);
+}
+
+void bl_place_give(belay_context *context, bl_storage *storage)
+{
+    bl_device *device = context->places[storage->place].device;
+    const bl_uses *uses = storage->uses;
+    bool is_idle = uses == NULL || all_have_passed(context, uses);
+    if (!is_idle &&
+        bl_grow(&context->pending, &context->pending_capacity, context->n_pending + 1, sizeof *context->pending)) {
+        context->pending[context->n_pending++] = (bl_pending){storage->data, storage->n_bytes, storage->place, *uses};
+        return;
+    }
+    if (!is_idle) /* no memory to remember it by */
+        device->api->synchronise(device);
+    device->api->give(device, storage->data, storage->n_bytes);
+}
+
+/* ---- order ----------------------------------------------------------------------------------------------------------- */
+
+void bl_place_begin(belay_context *context, int place)
+{
+    bl_clock_join(&bl_place_stream(context, place)->clock, &context->host_clock);
+}
+
+bl_race bl_place_race(belay_context *context, const bl_storage *storage, bool writes)
+{
+    bl_race race = {.stream = BL_STREAM_NONE};
+    if (storage->uses == NULL)
+        return race;
+    bl_place_begin(context, storage->place);
+    race.stream = bl_uses_conflict(storage->uses, &bl_place_stream(context, storage->place)->clock, writes, &race.use);
+    race.is_write = race.use == &storage->uses->write;
+    return race;
+}
+
+void bl_place_note(belay_context *context, bl_storage *storage, bool writes, uint64_t launch, uint32_t site)
+{
+    int number = context->places[storage->place].stream;
+    bl_stream *stream = &context->streams[number];
+    bl_device *device = context->places[storage->place].device;
+    uint64_t put = device->api->stream_put(device, stream->number);
+    stream->clock.upto[number] = put;
+    if (storage->uses != NULL)
+        bl_uses_note(storage->uses, number, writes, &(bl_use){put, launch, site});
+}
+
+void bl_place_describe_stream(const belay_context *context, int number, char *out, size_t size)
+{
+    const bl_stream *stream = &context->streams[number];
+    const char *name = bl_journal_text_get(context->journal, stream->name);
+    if (stream->number == 0)
+        snprintf(out, size, "%s", "");
+    else if (name[0] != '\0')
+        snprintf(out, size, "stream %.40s", name);
+    else
+        snprintf(out, size, "stream %d of %s", stream->number, context->places[stream->place].device->name);
+}
+
+static void stream_words(const belay_context *context, int number, char *out, size_t size)
+{
+    bl_place_describe_stream(context, number, out, size);
+    if (out[0] == '\0')
+        snprintf(out, size, "the default stream of %s", context->places[context->streams[number].place].device->name);
+}
+
+void bl_place_describe_race(belay_context *context, const bl_storage *storage, bool writes, const bl_race *race,
+                            bl_report_fault *f)
+{
+    char now[64], other[64];
+    const char *name = bl_journal_text_get(context->journal, storage->name);
+    stream_words(context, context->places[storage->place].stream, now, sizeof now);
+    stream_words(context, race->stream, other, sizeof other);
+    snprintf(f->what, sizeof f->what, "%s%.120s would be %s on %s while %s may still be %s it: nothing orders the two",
+             name[0] != '\0' ? "tensor " : "a tensor", name, writes ? "written" : "read", now, other,
+             race->is_write ? "writing" : "reading");
+    char site[256];
+    uintptr_t address = bl_journal_site_get(context->journal, race->use->site);
+    bl_context_site(context, address, site, sizeof site);
+    snprintf(f->other_words, sizeof f->other_words, "%s at", race->is_write ? "written" : "read");
+    snprintf(f->other_site, sizeof f->other_site, "%s", site);
+    snprintf(f->other_stream, sizeof f->other_stream, "%s", other);
+}
+
+/* ---- fences ---------------------------------------------------------------------------------------------------------- */
+
+void bl_place_look(belay_context *context)
+{
+    if (context->fence_hooks != NULL)
+        context->fence_hooks->look(context);
+}
+
+belay_code bl_place_raise_lost(belay_context *context, int place)
+{
+    bl_place *p = &context->places[place];
+    if (!p->loss_is_told && context->fence_hooks != NULL)
+        context->fence_hooks->tell_loss(context, place);
+    p->loss_is_told = true;
+    p->n_refused++;
+    const bl_access *loss = p->device->api->loss(p->device);
+    bl_report_fault f;
+    bl_report_fault_init(&f, BELAY_PLACE_LOST);
+    snprintf(f.what, sizeof f.what, "device %s is lost: nothing runs on it any more", p->device->name);
+    snprintf(f.device, sizeof f.device, "%s", p->device->name);
+    if (loss != NULL)
+        bl_report_fault_fact(&f, "lost by: an illegal %s at 0x%" PRIx64 ", in launch %" PRIu64,
+                             !loss->is_write_known ? "access"
+                             : loss->is_write      ? "write"
+                                                   : "read",
+                             loss->address, loss->launch);
+    bl_report_fault_fact(&f, "calls refused so far: %" PRIu64, p->n_refused);
+    return bl_context_fault(context, &f);
+}
+
+/* All streams of a place have ended what was put into them, and the host knows. */
+static void host_has_waited(belay_context *context, int place)
+{
+    for (int s = 0; s < BL_MAX_STREAMS; s++)
+        if (context->streams[s].is_open && context->streams[s].place == place)
+            bl_clock_join(&context->host_clock, &context->streams[s].clock);
+}
+
+belay_code bl_place_fence(belay_context *context, int place, const char *why)
+{
+    bl_device *device = context->places[place].device;
+    if (device->api->synchronous)
+        return BELAY_OK;
+    TRY(bl_modes_wait(context, place, why));
+    belay_code code = device->api->synchronise(device);
+    host_has_waited(context, place);
+    bl_place_look(context);
+    return code == BELAY_PLACE_LOST ? bl_place_raise_lost(context, place) : code;
+}
+
+/* ---- copies ---------------------------------------------------------------------------------------------------------- */
+
+static belay_code end_copy(belay_context *context, const bl_slot *slot, belay_code code)
+{
+    if (code == BELAY_PLACE_LOST)
+        return bl_place_raise_lost(context, slot->storage->place);
+    if (code != BELAY_OK)
+        return bl_context_raise(context, code, "device %s has no memory for a copy",
+                                bl_slot_device(context, slot)->name);
+    return BELAY_OK;
+}
+
+belay_code bl_place_write(belay_context *context, const bl_slot *slot, int64_t offset, const void *host,
+                          int64_t n_bytes)
+{
+    bl_storage *storage = slot->storage;
+    bl_device *device = bl_slot_device(context, slot);
+    bl_race race = bl_place_race(context, storage, true);
+    if (race.stream != BL_STREAM_NONE) {
+        bl_report_fault f;
+        bl_report_fault_init(&f, BELAY_LIFE_STREAM);
+        bl_place_describe_race(context, storage, true, &race, &f);
+        return bl_context_fault(context, &f);
+    }
+    const bl_stream *stream = bl_place_stream(context, storage->place);
+    belay_code code = device->api->copy_in(device, stream->number, (char *)slot->data + offset, host, n_bytes);
+    if (storage->uses != NULL)
+        bl_place_note(context, storage, true, 0, bl_journal_site(context->journal, context->site));
+    return code == BELAY_OK ? code : end_copy(context, slot, code);
+}
+
+belay_code bl_place_read(belay_context *context, const bl_slot *slot, int64_t offset, void *host, int64_t n_bytes)
+{
+    bl_device *device = bl_slot_device(context, slot);
+    const bl_stream *stream = bl_place_stream(context, slot->storage->place);
+    belay_code code = device->api->copy_out(device, stream->number, host, (const char *)slot->data + offset, n_bytes);
+    return code == BELAY_OK ? code : end_copy(context, slot, code);
+}

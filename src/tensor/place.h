@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices and streams of a context: where tensors lie, in which order what is done to them runs, when their memory
+ * may be used again.  Rooms above reach a device's memory by these functions only.
+ *
+ * A synchronous device has one stream, on which nothing is ever in flight: there these functions are the device's own. */
+#ifndef BL_TENSOR_PLACE_H
+#define BL_TENSOR_PLACE_H
+
+#include "tensor/context.h"
+
+/* ---- places ---------------------------------------------------------------------------------------------------------- */
+
+/* The number of the device of that name, opened if it is not yet; conf.value, place.absent, size.overflow. */
+BL_MUST_USE belay_code bl_place_open(belay_context *context, const char *name, int *out, bl_error *error);
+void bl_places_close(belay_context *context);
+
+static inline bl_device *bl_slot_device(const belay_context *context, const bl_slot *slot)
+{
+    return context->places[slot->storage->place].device;
+}
+static inline bool bl_place_is_asynchronous(const belay_context *context, int place)
+{
+    return !context->places[place].device->api->synchronous;
+}
+
+/* Memory at a place; NULL when there is none.  What is given back is handed out again to commands that are ordered
+ * behind all its uses, to others when the device has ended them. */
+void *bl_place_take(belay_context *context, int place, int64_t n_bytes);
+void bl_place_give(belay_context *context, bl_storage *storage);
+
+/* Copies n_bytes between the host and a tensor's storage, `offset` bytes behind the tensor's first element.  The write
+ * goes through the current stream of the tensor's device and is proved against other streams' uses (life.stream); for a
+ * read, bl_place_fence comes first.  Faults are raised; place.lost. */
+BL_MUST_USE belay_code bl_place_write(belay_context *context, const bl_slot *slot, int64_t offset, const void *host,
+                                      int64_t n_bytes);
+BL_MUST_USE belay_code bl_place_read(belay_context *context, const bl_slot *slot, int64_t offset, void *host,
+                                     int64_t n_bytes);
+
+/* ---- fences ---------------------------------------------------------------------------------------------------------- */
+
+/* The host waits for all work of a device and learns of its faults, which are told; `why` says what for ("a tensor was
+ * read").  place.lost, run.sync_refused. */
+BL_MUST_USE belay_code bl_place_fence(belay_context *context, int place, const char *why);
+/* Tells the faults that have come to the host so far; waits for nothing. */
+void bl_place_look(belay_context *context);
+/* Raises place.lost, after what lost the device when that has not been told yet. */
+belay_code bl_place_raise_lost(belay_context *context, int place);
+
+/* ---- streams --------------------------------------------------------------------------------------------------------- */
+
+static inline bl_stream *bl_place_stream(belay_context *context, int place)
+{
+    return &context->streams[context->places[place].stream];
+}
+
+/* Whether a command of the place's current stream may use the storage; when not, what it would race with. */
+typedef struct bl_race {
+    int stream; /* of the other use; BL_STREAM_NONE: no race */
+    bool is_write;
+    const bl_use *use;
+} bl_race;
+bl_race bl_place_race(belay_context *context, const bl_storage *storage, bool writes);
+/* Words for a stream of the context, by its number: "stream copy", "stream 1 of sim:0"; "" for a default one. */
+void bl_place_describe_stream(const belay_context *context, int stream, char *out, size_t size);
+/* Fills in words and sites of life.stream; the rest is the caller's. */
+void bl_place_describe_race(belay_context *context, const bl_storage *storage, bool writes, const bl_race *race,
+                            bl_report_fault *fault);
+
+/* What is put into the place's current stream from here on is ordered behind what the host has waited for. */
+void bl_place_begin(belay_context *context, int place);
+/* The command that was just put into the current stream used the storage. */
+void bl_place_note(belay_context *context, bl_storage *storage, bool writes, uint64_t launch, uint32_t site);
+
+#endif
