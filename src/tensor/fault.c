@@ -194,7 +194,9 @@ void belay_fault_raise(belay_context *context, belay_code code, const char *form
     bl_report_fault f;
     va_list args;
     va_start(args, format);
-    bl_report_fault_begin(&f, code, format != NULL ? format : "", args);
+    bl_report_fault_init(&f, code);
+    if (format != NULL)
+        bl_report_fault_begin(&f, code, format, args);
     va_end(args);
     if (bl_error_is_code(code))
         bl_context_fault(context, &f);
