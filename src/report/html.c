@@ -31,6 +31,7 @@ static const char head[] =
     ".charts{display:flex;flex-wrap:wrap;gap:1.5rem}figure{margin:0;flex:1 1 16rem}svg{width:100%;height:auto}\n"
     "svg text{fill:var(--soft);font-size:11px}.axis{stroke:var(--line)}.a{stroke:var(--a);fill:none;stroke-width:2}\n"
     ".b{stroke:var(--b);fill:none;stroke-width:2}circle.a{fill:var(--a)}circle.b{fill:var(--b)}\n"
+    "summary{cursor:pointer;color:var(--soft)}.facts td{text-align:left;vertical-align:top;overflow-wrap:anywhere}\n"
     ".key-a{color:var(--a)}.key-b{color:var(--b)}\n"
     "</style>\n";
 
@@ -219,6 +220,51 @@ static belay_code add_metrics(const char *path, bl_text *out, bl_error *error)
     return BELAY_OK;
 }
 
+/* A JSON value as a person reads it. */
+static void add_value(const json_t *value, bl_text *out)
+{
+    if (json_is_string(value)) {
+        bl_report_html_escape(json_string_value(value), out);
+        return;
+    }
+    bl_text words = {0};
+    if (json_is_real(value))
+        bl_text_format(&words, "%.9g", json_real_value(value));
+    else
+        bl_json_to_text(value, &words);
+    bl_report_html_escape(bl_text_get(&words), out);
+    out->failed = out->failed || words.failed;
+    bl_text_fini(&words);
+}
+
+/* "best_accuracy" as "best accuracy". */
+static void add_key(const char *name, bl_text *out)
+{
+    int64_t from = out->n_bytes;
+    bl_report_html_escape(name, out);
+    for (int64_t i = from; i < out->n_bytes; i++)
+        out->bytes[i] = out->bytes[i] == '_' ? ' ' : out->bytes[i];
+}
+
+/* Every fact of the line, closed until it is asked for; the paragraph stands above. */
+static void add_facts(const json_t *fault, bl_text *out)
+{
+    const char *name;
+    json_t *value;
+    bl_text_add(out, "<details><summary>All facts</summary>\n<table class=\"facts\">\n");
+    json_object_foreach((json_t *)fault, name, value)
+    {
+        if (strcmp(name, "text") == 0)
+            continue;
+        bl_text_add(out, "<tr><td>");
+        add_key(name, out);
+        bl_text_add(out, "</td><td>");
+        add_value(value, out);
+        bl_text_add(out, "</td></tr>\n");
+    }
+    bl_text_add(out, "</table></details>\n");
+}
+
 static void add_fault(const json_t *fault, bl_text *out)
 {
     const char *words = json_string_value(json_object_get(fault, "text"));
@@ -239,6 +285,7 @@ static void add_fault(const json_t *fault, bl_text *out)
         bl_text_add(out, "\n");
     }
     bl_text_add(out, "</pre>\n");
+    add_facts(fault, out);
 }
 
 static belay_code add_fault_lines(bl_file_stream *stream, bl_text *out, bl_error *error)
@@ -274,23 +321,6 @@ static belay_code add_faults(const char *path, bl_text *out, bl_error *error)
     return code;
 }
 
-/* A JSON value as a person reads it. */
-static void add_value(const json_t *value, bl_text *out)
-{
-    if (json_is_string(value)) {
-        bl_report_html_escape(json_string_value(value), out);
-        return;
-    }
-    bl_text words = {0};
-    if (json_is_real(value))
-        bl_text_format(&words, "%.9g", json_real_value(value));
-    else
-        bl_json_to_text(value, &words);
-    bl_report_html_escape(bl_text_get(&words), out);
-    out->failed = out->failed || words.failed;
-    bl_text_fini(&words);
-}
-
 static void add_settings(const json_t *settings, bl_text *out)
 {
     const char *name;
@@ -309,15 +339,6 @@ static void add_settings(const json_t *settings, bl_text *out)
         bl_text_add(out, "</td></tr>\n");
     }
     bl_text_add(out, "</table>\n");
-}
-
-/* "best_accuracy" as "best accuracy". */
-static void add_key(const char *name, bl_text *out)
-{
-    int64_t from = out->n_bytes;
-    bl_report_html_escape(name, out);
-    for (int64_t i = from; i < out->n_bytes; i++)
-        out->bytes[i] = out->bytes[i] == '_' ? ' ' : out->bytes[i];
 }
 
 /* How the run ended. */

@@ -293,9 +293,9 @@ static void bad_indices_are_named_with_tensor_value_and_bound(void **state)
              "    op: index_select, called at test_index.c:%d\n"
              "    tensors: cache [2, 3, 4] f32; slots [6] i64; on cpu\n"
              "    bad: 2 of 6 elements; values -5, 3\n%s"
-             "    hint: a negative value: an ignore value, or an unsigned number that wrapped\n"
-             "    try: %s\n",
-             line, when, belay_code_advice(BELAY_INDEX_RANGE));
+             "    likely: a negative value: a difference below 0, or a number that wrapped\n"
+             "    try: Look where it is computed: a subtraction, or arithmetic in too few bits.\n",
+             line, when);
     assert_words_equal(told, text);
     told[0] = '\0';
     const int64_t rows[] = {0, 2, 1};
@@ -307,9 +307,9 @@ static void bad_indices_are_named_with_tensor_value_and_bound(void **state)
              "    op: index, called at test_index.c:%d\n"
              "    tensors: cache [2, 3, 4] f32; rows [3, 6] i32; slots [3, 6] i64; on cpu\n"
              "    bad: 12 of 18 elements; values -5, 3\n%s"
-             "    hint: a negative value: an ignore value, or an unsigned number that wrapped\n"
-             "    try: %s\n",
-             line, when, belay_code_advice(BELAY_INDEX_RANGE));
+             "    likely: a negative value: a difference below 0, or a number that wrapped\n"
+             "    try: Look where it is computed: a subtraction, or arithmetic in too few bits.\n",
+             line, when);
     assert_words_equal(told, text);
     told[0] = '\0';
     belay_tensor s = belay_zeros(context, BELAY_F32, belay_shape3(2, 6, 4));
@@ -320,9 +320,9 @@ static void bad_indices_are_named_with_tensor_value_and_bound(void **state)
              "    op: index_add, called at test_index.c:%d\n"
              "    tensors: src [2, 6, 4] f32; slots [6] i64; cache [2, 3, 4] f32; on cpu\n"
              "    bad: 2 of 6 elements; values -5, 3\n%s"
-             "    hint: a negative value: an ignore value, or an unsigned number that wrapped\n"
-             "    try: %s\n",
-             line, when, belay_code_advice(BELAY_INDEX_RANGE));
+             "    likely: a negative value: a difference below 0, or a number that wrapped\n"
+             "    try: Look where it is computed: a subtraction, or arithmetic in too few bits.\n",
+             line, when);
     assert_words_equal(told, text);
     belay_close(context);
 }

@@ -76,16 +76,17 @@ static void bad_id_is_named_with_the_lowest_element(void **state)
     int line = __LINE__ + 1;
     belay_embedding(w, i, NULL);
     char text[1024];
-    snprintf(
-        text, sizeof text,
-        "belay: tokens[0, 2] is 3, outside [0, 3) of embedding.weight (index.range)\n"
-        "    op: embedding, called at test_thread.c:%d\n"
-        "    tensors: embedding.weight [3, 2] f32; tokens [2, 3] i32; on cpu\n"
-        "    bad: 3 of 6 elements; values 3, -1\n"
-        "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n"
-        "    hint: the value equals the bound: off by one, or a padding id of its own that the table has no row for\n"
-        "    try: %s\n",
-        line, belay_code_advice(BELAY_INDEX_RANGE));
+    snprintf(text, sizeof text,
+             "belay: tokens[0, 2] is 3, outside [0, 3) of embedding.weight (index.range)\n"
+             "    op: embedding, called at test_thread.c:%d\n"
+             "    tensors: embedding.weight [3, 2] f32; tokens [2, 3] i32; on cpu\n"
+             "    bad: 3 of 6 elements; values 3, -1\n"
+             "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n"
+             "    likely: the value equals the bound: off by one, or a padding or special id that the table was not "
+             "grown for\n"
+             "    try: Count ids from 0; a padding or special token needs a row of its own: make the table one row "
+             "larger.\n",
+             line);
     assert_words_equal(told, text);
     assert_int_equal(belay_close(context), 3);
 }

@@ -146,6 +146,11 @@ static void the_page_needs_nothing_outside_of_itself(void **state)
     assert_non_null(strstr(page, "<figcaption>Samples a second"));
     assert_non_null(strstr(page, "<polyline class=\"a\" points=\"52.0,"));
     assert_non_null(strstr(page, "<pre>belay: words\n    inputs: -1 .. 7\n    taken: skipped\n</pre>"));
+    assert_non_null(strstr(page, "<details><summary>All facts</summary>\n<table class=\"facts\">\n"
+                                 "<tr><td>code</td><td>index.range</td></tr>\n"
+                                 "<tr><td>policy</td><td>skipped</td></tr>\n"
+                                 "<tr><td>inputs</td><td>{&quot;min&quot;:-1,&quot;max&quot;:7}</td></tr>\n"
+                                 "</table></details>\n"));
     assert_non_null(strstr(page, "<tr><td>lr</td><td>0.001</td><td>default</td></tr>"));
     assert_non_null(strstr(page, "<tr><td>best accuracy</td><td>0.4</td></tr>"));
     free(page);

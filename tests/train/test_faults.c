@@ -35,18 +35,22 @@ static trial plant_at(int64_t position, int64_t column, int64_t value)
 
 static const struct {
     int64_t column, value;
-    const char *headline, *values, *hint;
+    const char *headline, *values, *likely, *advice;
 } bad[] = {
     {COLUMN, VOCABULARY, "tokens[3, 2] is 20, outside [0, 20) of embedding.weight (index.range)", "20",
-     "the value equals the bound: off by one, or a padding id of its own that the table has no row for"},
+     "the value equals the bound: off by one, or a padding or special id that the table was not grown for",
+     "Count ids from 0; a padding or special token needs a row of its own: make the table one row larger."},
     {COLUMN, -1, "tokens[3, 2] is -1, outside [0, 20) of embedding.weight (index.range)", "-1",
-     "a negative value: an ignore value, or an unsigned number that wrapped"},
+     "-1 is a usual mark of a missing entry; or a count that went one below 0",
+     "Give missing entries a row of their own; negative ids do not count from the end here."},
     {COLUMN, INT64_C(1) << 40, "tokens[3, 2] is 1099511627776, outside [0, 20) of embedding.weight (index.range)",
-     "1099511627776", "a huge value: memory that was never filled, or a float that was cast"},
+     "1099511627776", "far beyond any size: memory that was never filled, or the bits or the cast of a float",
+     "Check that the tensor was filled, and with values of its dtype."},
     {-1, CLASSES, "labels[3] is 3, outside [0, 3) (index.label)", "3",
-     "the value equals the bound: labels may be counted from 1"},
-    {-1, -1, "labels[3] is -1, outside [0, 3) (index.label)", "-1",
-     "a negative value: an ignore value, or an unsigned number that wrapped"},
+     "the value equals the number of classes: labels counted from 1, or a class that the model was not given",
+     "Subtract 1 from labels that count from 1; else give the model one more output."},
+    {-1, -1, "labels[3] is -1, outside [0, 3) (index.label)", "-1", "-1 is a usual mark of a sample without a label",
+     "If it means none, set has_ignore and ignore = -1 in the options of the loss, or leave such samples out."},
 };
 enum { N_BAD = (int)(sizeof bad / sizeof bad[0]) };
 
@@ -70,12 +74,11 @@ static void expect_paragraph(char *out, size_t size, int kind, int64_t position,
              "    bad: 1 of %lld elements; values %s\n"
              "    sample: samples.tsv:%lld (row 3 of the batch)\n"
              "    when: epoch %d, batch %lld (micro-batch %lld of its window), step %d, rank 0\n"
-             "    hint: %s\n"
+             "    likely: %s\n"
              "    try: %s\n",
              bad[kind].headline, is_label ? "cross_entropy" : "embedding in layer classifier.embedding", site, tensors,
              is_label ? n : n * SEQ, bad[kind].values, (long long)(position * BATCH + ROW + 2), epoch,
-             (long long)position, (long long)(position % 4), epoch * 3 + n_steps, bad[kind].hint,
-             belay_code_advice(is_label ? BELAY_INDEX_LABEL : BELAY_INDEX_RANGE));
+             (long long)position, (long long)(position % 4), epoch * 3 + n_steps, bad[kind].likely, bad[kind].advice);
 }
 
 static void check_planted(int kind, int64_t position, int threads, const trial *without)
