@@ -89,12 +89,31 @@ typedef struct belay_work {
     int64_t item;
 } belay_work;
 
-/* A kernel: its name in reports, its signature, and its items [begin, end). */
+/* A kernel: its name in reports, its signature, and its items [begin, end); where CUDA compiled it, also its entry there,
+ * one thread an item, which writes what thread t noted to noted[t]. */
 typedef struct belay_kernel {
     const char *name;
     const char *signature;
     void (*items)(const belay_kernel_args *args, belay_kernel_thread *thread, int64_t begin, int64_t end);
+    const void *cuda; /* void (belay_kernel_args args, belay_kernel_thread *noted), or NULL */
 } belay_kernel;
+
+#ifdef __CUDACC__
+#define BELAY_KERNEL_CUDA_OF(name) ((const void *)name##_cuda)
+#define BELAY_KERNEL_CUDA(name)                                                                                        \
+    static __global__ void name##_cuda(belay_kernel_args args, belay_kernel_thread *noted)                             \
+    {                                                                                                                  \
+        int64_t number = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;       \
+        belay_kernel_thread mine = {};                                                                                 \
+        belay_work at = {&args, &mine, number};                                                                        \
+        for (; at.item < args.n_items; at.item += step)                                                                \
+            name##_item(&at, at.item);                                                                                 \
+        noted[number] = mine;                                                                                          \
+    }
+#else
+#define BELAY_KERNEL_CUDA_OF(name) 0
+#define BELAY_KERNEL_CUDA(name)
+#endif
 
 /* Begins the kernel `name` (a static const belay_kernel); its body follows in braces.  `work` and `item` are how the
  * body calls its launch and the number of its item. */
@@ -106,7 +125,8 @@ typedef struct belay_kernel {
         for (; at.item < end; at.item++)                                                                               \
             name##_item(&at, at.item);                                                                                 \
     }                                                                                                                  \
-    static const belay_kernel name = {#name, signature, name##_items};                                                 \
+    BELAY_KERNEL_CUDA(name)                                                                                            \
+    static const belay_kernel name = {#name, signature, name##_items, BELAY_KERNEL_CUDA_OF(name)};                     \
     BELAY_KERNEL_FN void name##_item(const belay_work *work_name, int64_t item_name)
 
 /* ---- faults ---------------------------------------------------------------------------------------------------------- */
@@ -226,7 +246,9 @@ BELAY_KERNEL_COLD void *belay_view_misplaced(belay_kernel_thread *thread, const 
     int axis = 0;
     while (axis < rank && axis < o->rank && (uint64_t)at[axis] < (uint64_t)o->size[axis])
         axis++;
-    if ((kinds >> o->dtype & 1u) == 0)
+    if (o->dtype == BELAY_NO_DTYPE)
+        belay_thread_note(thread, item, BELAY_CONF_MISSING, -1, 0, number, 0, 0);
+    else if ((kinds >> o->dtype & 1u) == 0)
         belay_thread_note(thread, item, BELAY_TYPE_DTYPE, number, 0, kinds, o->dtype, 0);
     else if (o->rank != rank)
         belay_thread_note(thread, item, BELAY_SHAPE_RANK, number, 0, rank, o->rank, 0);
