@@ -2,6 +2,7 @@
 /* Every family, once; read with BL_ROWS (and BL_ROW) defined.  A new family is a file and a line here. */
 #include "kernel/activation.h"
 #include "kernel/arith.h"
+#include "kernel/bounds.h"
 #include "kernel/compare.h"
 #include "kernel/fill.h"
 #include "kernel/index.h"

@@ -27,6 +27,7 @@ typedef struct bl_storage {
     int64_t n_bytes;
     uint64_t serial; /* number of its birth */
     uint32_t name;   /* in the journal's texts */
+    uintptr_t site;  /* that made it */
     uint32_t listed; /* in the journal's list of storages alive, 0: none */
     int place;       /* of the context: the device that it lies on */
     bl_uses *uses;   /* who used it last; NULL on a synchronous device */
@@ -214,6 +215,7 @@ struct belay_context {
     void *sample_state;
 
     uintptr_t site;                  /* of the outermost public call; 0 outside of one */
+    uintptr_t entry;                 /* of it too, whatever its caller pushed and a walk back puts into `site` */
     uintptr_t labels[BL_MAX_LABELS]; /* sites */
     int n_labels, lost_labels;
 
@@ -271,6 +273,7 @@ static inline bl_enter bl_enter_call(belay_context *context, uintptr_t site)
         return bl_enter_refused(context, site);
     if (context->site != 0 || !context->is_open)
         return (bl_enter){0};
+    context->entry = site;
     context->site = context->n_labels > 0 ? context->labels[context->n_labels - 1] : site;
     return (bl_enter){.context = context};
 }

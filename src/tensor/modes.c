@@ -129,6 +129,47 @@ void bl_mode_describe(const belay_context *context, int mode, char *out, size_t 
              m->by[mode] == BL_MODE_BY_VARIABLE ? variables[mode] : by[m->by[mode]]);
 }
 
+/* ---- memory, from code ----------------------------------------------------------------------------------------------- */
+
+static bool has_been_used(const belay_context *context)
+{
+    return context->n_births > 0 || context->n_launches > 0 || context->n_places != 1;
+}
+
+static void tell_late_memory(belay_context *context, const bl_device_options *wanted)
+{
+    bl_error error;
+    char words[96];
+    bl_error_set(&error, BELAY_CONF_LATE, "memory mode %s%s was asked for after memory had been used",
+                 bl_memory_mode_name(wanted->memory), wanted->poison ? " with poison" : "");
+    bl_mode_describe(context, BL_MODE_MEMORY, words, sizeof words);
+    bl_error_fact(&error, "in force: memory %s", words);
+    bl_error_advise(&error, "Call belay_debug_setup before the first tensor is made, or give memory in belay_options.");
+    bl_context_raise_error(context, &error);
+}
+
+belay_code bl_modes_memory_set(belay_context *context, const bl_device_options *wanted)
+{
+    bl_place *place = &context->places[0];
+    bl_device *fresh = NULL;
+    bl_error error;
+    if (wanted->memory == context->device_options.memory && wanted->poison == context->device_options.poison)
+        return BELAY_OK;
+    if (has_been_used(context)) {
+        tell_late_memory(context, wanted);
+        return BELAY_OK;
+    }
+    char name[sizeof place->device->name];
+    snprintf(name, sizeof name, "%s", place->device->name);
+    if (bl_device_open(name, wanted, &fresh, &error) != BELAY_OK)
+        return bl_context_raise_error(context, &error);
+    bl_device_close(place->device);
+    place->device = context->device = fresh;
+    context->device_options = *wanted;
+    context->modes.by[BL_MODE_MEMORY] = BL_MODE_BY_CALL;
+    return BELAY_OK;
+}
+
 /* ---- variables that came late ---------------------------------------------------------------------------------------- */
 
 static void tell_late(belay_context *context, int mode)

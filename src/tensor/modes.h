@@ -13,7 +13,7 @@
 #include <belay/context.h>
 
 #include "base/error.h"
-#include "device/pool.h"
+#include "device/device.h"
 
 enum { BL_MODE_LAUNCH_BLOCKING, BL_MODE_SYNC_DEBUG, BL_MODE_MEMORY, BL_N_MODES };
 typedef enum bl_mode_by { BL_MODE_BY_DEFAULT, BL_MODE_BY_VARIABLE, BL_MODE_BY_OPTIONS, BL_MODE_BY_CALL } bl_mode_by;
@@ -35,6 +35,9 @@ typedef struct bl_modes {
 
 /* Sets the modes of a context that is being opened; conf.value. */
 BL_MUST_USE belay_code bl_modes_open(belay_context *context, const belay_options *options, bl_error *error);
+/* Sets memory mode and poison, while nothing has been made on the only device; else conf.late, a warning.  mem.exhausted
+ * and other failures to open the device again. */
+BL_MUST_USE belay_code bl_modes_memory_set(belay_context *context, const bl_device_options *wanted);
 /* Tells variables that changed since; for calls that are not made often. */
 void bl_modes_look(belay_context *context);
 /* Tells what belay_close has to: late variables, how often the host was made to wait, and where. */

@@ -162,6 +162,7 @@ static bl_storage *storage_new(belay_context *context, int place, int64_t n_byte
                             .n_bytes = n_bytes,
                             .serial = ++context->n_births,
                             .name = name,
+                            .site = context->site,
                             .place = place,
                             .uses = uses};
     context->n_storages_alive++;
