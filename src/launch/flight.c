@@ -228,6 +228,26 @@ static void tell_all(belay_context *context)
     tell_dropped(context);
 }
 
+static void tell_loss(belay_context *context, int place)
+{
+    bl_device *device = context->places[place].device;
+    const bl_access *access = device->api->loss(device);
+    const bl_flight *flight = access != NULL && access->launch != 0 ? flight_of(context, access->launch) : NULL;
+    bl_tell_access(context, flight != NULL && flight->serial == access->launch ? flight : NULL, place, access);
+}
+
+/* While the flight of the launch that lost it is still there. */
+static void tell_losses(belay_context *context)
+{
+    for (int i = 0; i < context->n_places; i++) {
+        bl_place *place = &context->places[i];
+        if (place->loss_is_told || place->device->api->loss(place->device) == NULL)
+            continue;
+        place->loss_is_told = true;
+        tell_loss(context, i);
+    }
+}
+
 static void look(belay_context *context)
 {
     struct bl_flights *flights = context->flights;
@@ -236,18 +256,11 @@ static void look(belay_context *context)
     flights->is_looking = true;
     if (__atomic_load_n(&context->ring->claimed, __ATOMIC_ACQUIRE) != 0)
         tell_all(context);
+    tell_losses(context);
     for (int i = 0; i < BL_RING_LAUNCHES; i++)
         if (flights->ring[i].serial != 0 && has_landed(context, &flights->ring[i]))
             land(context, &flights->ring[i]);
     flights->is_looking = false;
-}
-
-static void tell_loss(belay_context *context, int place)
-{
-    bl_device *device = context->places[place].device;
-    const bl_access *access = device->api->loss(device);
-    const bl_flight *flight = access != NULL && access->launch != 0 ? flight_of(context, access->launch) : NULL;
-    bl_tell_access(context, flight != NULL && flight->serial == access->launch ? flight : NULL, place, access);
 }
 
 static void close_flights(belay_context *context)

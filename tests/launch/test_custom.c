@@ -652,6 +652,98 @@ static void an_address_is_told_by_the_nearest_tensor(void **state)
     told_close(context);
 }
 
+/* ---- on a device that runs behind the host's back -------------------------------------------------------------------- */
+
+static belay_context *open_sim(void)
+{
+    told_clear();
+    belay_context *context = belay_open(&(belay_options){.device = "sim:0", .log = told_remember, .no_journal = true});
+    assert_true(belay_is_open(context));
+    return context;
+}
+
+static void a_fault_on_sim_is_blamed_on_its_launch_after_its_tensors_died(void **state)
+{
+    (void)state;
+    belay_context *context = open_sim();
+    belay_scope scope = belay_scope_open(context);
+    belay_tensor x = named(told_f32(context, belay_shape1(2), (const float[]){1, -1}), "x");
+    uint64_t serial = context->n_launches + 1;
+    launch(context, &positive, 2, x, (belay_tensor){0}, (numbers){0});
+    belay_scope_close(scope);
+    belay_tensor y = ramp(context, 2, "y"), z = empty(context, 2, "z");
+    launch(context, &scale, 2, y, z, (numbers){.factor = 3});
+    float out[2];
+    int line = __LINE__ + 1;
+    assert_int_equal(belay_tensor_read(z, out, sizeof out), BELAY_OK);
+    assert_memory_equal(out, ((const float[]){3, 6}), sizeof out);
+    told_expect("belay: item 1 of positive: x must be above 0 (kernel.assert)\n"
+                "    op: positive, called at test_custom.c:%d, launch %" PRIu64 "\n"
+                "    surfaced at: test_custom.c:%d\n    tensors: x [2] f32; on sim:0\n"
+                "    bad: 1 time in a launch of 2 items\n" TOLD_START "%s",
+                launch_line, serial, line, told_try(BELAY_KERNEL_ASSERT));
+    close_faulted(context);
+}
+
+static void a_launch_beside_its_tensors_is_refused(void **state)
+{
+    (void)state;
+    belay_context *context = open_sim();
+    belay_tensor x = ramp(context, 2, "x"), y = empty(context, 2, "y");
+    launch_with(context, &scale, (belay_launch_options){.n_items = 2, .operand = {x, y}, .device = "cpu"});
+    expect("scale was launched on cpu, its operands lie on sim:0 (place.device)", "scale",
+           "    tensors: x [2] f32; y [2] f32 (output); on sim:0\n", nothing,
+           "Launch it where its operands lie, or move them by belay_tensor_to.");
+    close_faulted(context);
+}
+
+static void a_host_address_in_the_parameters_is_refused_on_sim(void **state)
+{
+    (void)state;
+    belay_context *context = open_sim();
+    belay_tensor x = ramp(context, 2, "x");
+    const char *message = "on the host";
+    struct {
+        int64_t number;
+        const char *pointer;
+    } params = {.number = 7, .pointer = message};
+    launch_with(context, &peek,
+                (belay_launch_options){.n_items = 1, .operand = {x}, .params = &params, .params_bytes = sizeof params});
+    expect("byte 8 of the parameters of peek is an address of the host, which sim:0 cannot read (mem.access)", "peek",
+           "    tensors: x [2] f32 (output); on sim:0\n", nothing,
+           "Copy what it points to into a tensor, and give that as an operand.");
+    numbers plain = {.by = INT64_C(1) << 40, .factor = 2};
+    belay_tensor y = empty(context, 2, "y");
+    launch(context, &scale, 2, x, y, plain);
+    float out[2];
+    told_read(y, out, 2);
+    assert_memory_equal(out, ((const float[]){2, 4}), sizeof out);
+    close_faulted(context);
+}
+
+static void an_illegal_access_on_sim_loses_the_device_and_names_the_launch(void **state)
+{
+    (void)state;
+    belay_context *context = open_sim();
+    belay_tensor x = empty(context, 1, "x");
+    address params = {.at = 8};
+    uint64_t serial = context->n_launches + 1;
+    launch_with(context, &peek,
+                (belay_launch_options){.n_items = 1, .operand = {x}, .params = &params, .params_bytes = sizeof params});
+    float out;
+    int line = __LINE__ + 1;
+    assert_int_equal(belay_tensor_read(x, &out, sizeof out), BELAY_PLACE_LOST);
+    told_expect("belay: kernel peek read address 0x8, a null pointer (mem.access)\n"
+                "    op: peek, called at test_custom.c:%d, launch %" PRIu64 "\n    surfaced at: test_custom.c:%d\n"
+                "    tensors: x [1] f32 (output); on sim:0\n" TOLD_START "%s"
+                "belay: device sim:0 is lost: nothing runs on it any more (place.lost)\n"
+                "    called at: test_custom.c:%d\n    lost by: an illegal read at 0x8, in launch %" PRIu64 "\n"
+                "    calls refused so far: 1\n" TOLD_START "    try: %s\n",
+                launch_line, serial, line, told_try(BELAY_MEM_ACCESS), line, serial,
+                belay_code_advice(BELAY_PLACE_LOST));
+    close_faulted(context);
+}
+
 /* ---- an op of them --------------------------------------------------------------------------------------------------- */
 
 /* sum(g swish(x, beta)) by the op itself, in the kernel's f32. */
@@ -718,6 +810,10 @@ int main(void)
         cmocka_unit_test(a_null_pointer_in_a_kernel_is_a_fault),
         cmocka_unit_test(an_illegal_access_on_a_thread_ends_no_process),
         cmocka_unit_test(an_address_is_told_by_the_nearest_tensor),
+        cmocka_unit_test(a_fault_on_sim_is_blamed_on_its_launch_after_its_tensors_died),
+        cmocka_unit_test(a_launch_beside_its_tensors_is_refused),
+        cmocka_unit_test(a_host_address_in_the_parameters_is_refused_on_sim),
+        cmocka_unit_test(an_illegal_access_on_sim_loses_the_device_and_names_the_launch),
         cmocka_unit_test(an_op_of_two_kernels_has_the_gradient_of_its_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
