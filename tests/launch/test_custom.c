@@ -532,15 +532,12 @@ static void a_signature_that_is_none_is_refused(void **state)
 
 /* ---- raw accesses ---------------------------------------------------------------------------------------------------- */
 
-/* The context's cpu with every block against an inaccessible page. */
-static belay_context *open_exact(bl_memory_mode mode)
+static belay_context *open_exact(const char *device, belay_memory_mode mode)
 {
-    belay_context *context = told_open();
-    bl_error error;
-    bl_device *exact, *before = context->device;
-    assert_int_equal(bl_device_open("cpu", &(bl_device_options){.memory = mode}, &exact, &error), BELAY_OK);
-    context->places[0].device = context->device = exact;
-    bl_device_close(before);
+    told_clear();
+    belay_context *context =
+        belay_open(&(belay_options){.device = device, .log = told_remember, .no_journal = true, .memory = mode});
+    assert_true(belay_is_open(context));
     return context;
 }
 
@@ -556,7 +553,7 @@ static void expect_access(const char *what, int made, int freed)
 static void a_raw_overrun_in_exact_mode_is_named_by_its_address(void **state)
 {
     (void)state;
-    belay_context *context = open_exact(BL_MEMORY_EXACT);
+    belay_context *context = open_exact("cpu", BELAY_MEMORY_EXACT);
     int made = __LINE__ + 1;
     belay_tensor x = belay_zeros(context, BELAY_F32, belay_shape1(12));
     named(x, "x");
@@ -571,7 +568,7 @@ static void a_raw_overrun_in_exact_mode_is_named_by_its_address(void **state)
     assert_string_equal(fault.operand, "x");
     assert_string_equal(fault.op, "stray");
     close_faulted(context);
-    context = open_exact(BL_MEMORY_EXACT_LEFT);
+    context = open_exact("cpu", BELAY_MEMORY_EXACT_LEFT);
     made = __LINE__ + 1;
     x = belay_zeros(context, BELAY_F32, belay_shape1(12));
     named(x, "x");
@@ -583,7 +580,7 @@ static void a_raw_overrun_in_exact_mode_is_named_by_its_address(void **state)
 static void a_touch_of_freed_memory_says_when_it_was_freed(void **state)
 {
     (void)state;
-    belay_context *context = open_exact(BL_MEMORY_EXACT);
+    belay_context *context = open_exact("cpu", BELAY_MEMORY_EXACT);
     belay_tensor x = empty(context, 12, "x");
     int made = __LINE__ + 1;
     belay_tensor gone = belay_zeros(context, BELAY_F32, belay_shape1(1 << 16));
@@ -654,13 +651,7 @@ static void an_address_is_told_by_the_nearest_tensor(void **state)
 
 /* ---- on a device that runs behind the host's back -------------------------------------------------------------------- */
 
-static belay_context *open_sim(void)
-{
-    told_clear();
-    belay_context *context = belay_open(&(belay_options){.device = "sim:0", .log = told_remember, .no_journal = true});
-    assert_true(belay_is_open(context));
-    return context;
-}
+static belay_context *open_sim(void) { return open_exact("sim:0", BELAY_MEMORY_POOL); }
 
 static void a_fault_on_sim_is_blamed_on_its_launch_after_its_tensors_died(void **state)
 {
@@ -744,6 +735,24 @@ static void an_illegal_access_on_sim_loses_the_device_and_names_the_launch(void 
     close_faulted(context);
 }
 
+static void a_raw_overrun_on_sim_is_named_by_its_tensor(void **state)
+{
+    (void)state;
+    belay_context *context = open_exact("sim:0", BELAY_MEMORY_EXACT);
+    belay_tensor x = empty(context, 12, "x");
+    launch(context, &stray, 1, x, (belay_tensor){0}, (numbers){.by = 48 + 98});
+    float out[12];
+    assert_int_equal(belay_tensor_read(x, out, sizeof out), BELAY_PLACE_LOST);
+    assert_true(words_have(told(), "belay: kernel stray wrote 99 bytes past the end of x (48 bytes) (mem.access)\n"
+                                   "    op: stray, called at test_custom.c:"));
+    belay_fault fault;
+    assert_true(belay_fault_first(context, &fault));
+    assert_int_equal(fault.code, BELAY_MEM_ACCESS);
+    assert_string_equal(fault.operand, "x");
+    told_clear();
+    close_faulted(context);
+}
+
 /* ---- an op of them --------------------------------------------------------------------------------------------------- */
 
 /* sum(g swish(x, beta)) by the op itself, in the kernel's f32. */
@@ -814,6 +823,7 @@ int main(void)
         cmocka_unit_test(a_launch_beside_its_tensors_is_refused),
         cmocka_unit_test(a_host_address_in_the_parameters_is_refused_on_sim),
         cmocka_unit_test(an_illegal_access_on_sim_loses_the_device_and_names_the_launch),
+        cmocka_unit_test(a_raw_overrun_on_sim_is_named_by_its_tensor),
         cmocka_unit_test(an_op_of_two_kernels_has_the_gradient_of_its_formula),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
