@@ -82,6 +82,7 @@ typedef struct belay_fault {
     const char *site;    /* "train.c:88", or "function+0x1c" */
     const char *sample;  /* "train.tsv:213", or "" */
     const char *text;    /* the whole paragraph */
+    const char *json;    /* every fact as one JSON object, as a line of faults.jsonl begins */
     int64_t element;     /* lowest bad element, linear; -1 where there is none */
     int64_t got;         /* its value */
     int64_t limit;       /* the bound it had to stay below */

@@ -124,7 +124,7 @@ static void describe_flight(const belay_context *context, const bl_flight *fligh
     if (flight->layer != 0)
         snprintf(f->layer, sizeof f->layer, "%s", bl_journal_text_get(context->journal, flight->layer));
     if (flight->site != 0)
-        bl_context_site(context, flight->site, f->site, sizeof f->site);
+        bl_context_site_tell(context, flight->site, f);
     bl_place_describe_stream(context, flight->stream, f->stream, sizeof f->stream);
     f->has_position = true;
     f->step = flight->step;

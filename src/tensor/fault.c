@@ -71,8 +71,11 @@ static void keep(bl_fault_entry *entry, const bl_report_fault *f, const char *te
     const char *operand = "";
     if (f->operand >= 0)
         operand = f->tensor[f->operand].name[0] != '\0' ? f->tensor[f->operand].name : f->tensor[f->operand].role;
-    size_t n =
-        strlen(f->op) + strlen(operand) + strlen(f->layer) + strlen(f->site) + strlen(f->sample) + strlen(text) + 6;
+    bl_text object = {0};
+    bl_report_fault_json(f, &object);
+    const char *json = object.failed ? "" : bl_text_get(&object);
+    size_t n = strlen(f->op) + strlen(operand) + strlen(f->layer) + strlen(f->site) + strlen(f->sample) + strlen(text) +
+               strlen(json) + 7;
     bl_free(entry->words);
     char *at = entry->words = bl_alloc((int64_t)n, 1);
     bool kept = at != NULL;
@@ -83,6 +86,7 @@ static void keep(bl_fault_entry *entry, const bl_report_fault *f, const char *te
                                  .site = kept ? put(&at, f->site) : "",
                                  .sample = kept ? put(&at, f->sample) : "",
                                  .text = kept ? put(&at, text) : "",
+                                 .json = kept ? put(&at, json) : "",
                                  .element = f->element,
                                  .got = f->got,
                                  .limit = f->limit,
@@ -91,6 +95,7 @@ static void keep(bl_fault_entry *entry, const bl_report_fault *f, const char *te
                                  .epoch = f->epoch,
                                  .position = f->position,
                                  .micro_batch = f->micro_batch};
+    bl_text_fini(&object);
 }
 
 /* The paragraph; without memory for it, as much as fits `brief`. */
