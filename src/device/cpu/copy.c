@@ -207,18 +207,22 @@ static void copy_range(const bl_launch *l, int64_t begin, int64_t end)
     }
 }
 
-void bl_cpu_run_copy(bl_cpu *cpu, const bl_launch *l)
+static BL_CPU_THREADED void copy_on_threads(const bl_launch *l, int n_threads)
 {
-    int n_threads = bl_cpu_threads_for(cpu, l->n_items);
-    if (n_threads == 1) {
-        copy_range(l, 0, l->n_items);
-        return;
-    }
 #pragma omp parallel num_threads(n_threads)
     {
         int part = omp_get_thread_num(), parts = omp_get_num_threads();
         copy_range(l, l->n_items / parts * part, part == parts - 1 ? l->n_items : l->n_items / parts * (part + 1));
     }
+}
+
+void bl_cpu_run_copy(bl_cpu *cpu, const bl_launch *l)
+{
+    int n_threads = bl_cpu_threads_for(cpu, l->n_items);
+    if (n_threads == 1)
+        copy_range(l, 0, l->n_items);
+    else
+        copy_on_threads(l, n_threads);
 }
 
 /* g_x[o, k, i] = g_y[o, i] / divisor: the gradient of a sum.  The division is the column's: f32 for all but f64. */
@@ -252,16 +256,21 @@ static void spread_outer(const bl_launch *l, int64_t o)
     }
 }
 
+static BL_CPU_THREADED void spread_on_threads(const bl_launch *l, int n_threads)
+{
+#pragma omp parallel for schedule(static) num_threads(n_threads)
+    for (int64_t o = 0; o < l->dim[0]; o++)
+        spread_outer(l, o);
+}
+
 void bl_cpu_run_spread(bl_cpu *cpu, const bl_launch *l)
 {
     int64_t outer = l->dim[0];
     int n_threads = (int)bl_min_i64(bl_cpu_threads_for(cpu, l->work), bl_max_i64(outer, 1));
-    if (n_threads == 1) {
-        for (int64_t o = 0; o < outer; o++)
-            spread_outer(l, o);
+    if (n_threads > 1) {
+        spread_on_threads(l, n_threads);
         return;
     }
-#pragma omp parallel for schedule(static) num_threads(n_threads)
     for (int64_t o = 0; o < outer; o++)
         spread_outer(l, o);
 }

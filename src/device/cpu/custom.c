@@ -57,16 +57,9 @@ static void run_one(const bl_cpu *cpu, part *p)
         run_part(p);
 }
 
-/* On one thread without OpenMP: a kernel that is ended from outside leaves no team behind. */
-static void run_items(const bl_cpu *cpu, const bl_launch *l, belay_kernel_thread *all)
+static BL_CPU_THREADED void run_on_threads(const bl_cpu *cpu, const bl_launch *l, int n_threads,
+                                           belay_kernel_thread *all)
 {
-    int n_threads = cpu->is_serial ? 1 : (int)bl_min_i64(bl_cpu_threads_for(cpu, l->work), bl_max_i64(l->n_items, 1));
-    if (n_threads == 1) {
-        part whole = {.custom = l->custom, .begin = 0, .end = l->n_items};
-        run_one(cpu, &whole);
-        *all = whole.thread;
-        return;
-    }
 #pragma omp parallel num_threads(n_threads)
     {
         int number = omp_get_thread_num(), parts = omp_get_num_threads();
@@ -77,6 +70,18 @@ static void run_items(const bl_cpu *cpu, const bl_launch *l, belay_kernel_thread
 #pragma omp critical(bl_cpu_custom)
         merge(all, &mine.thread);
     }
+}
+
+static void run_items(const bl_cpu *cpu, const bl_launch *l, belay_kernel_thread *all)
+{
+    int n_threads = cpu->is_serial ? 1 : (int)bl_min_i64(bl_cpu_threads_for(cpu, l->work), bl_max_i64(l->n_items, 1));
+    if (n_threads > 1) {
+        run_on_threads(cpu, l, n_threads, all);
+        return;
+    }
+    part whole = {.custom = l->custom, .begin = 0, .end = l->n_items};
+    run_one(cpu, &whole);
+    *all = whole.thread;
 }
 
 void bl_cpu_run_custom(const bl_cpu *cpu, const bl_launch *l, bl_bad *bad)

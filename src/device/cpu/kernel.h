@@ -59,7 +59,11 @@ belay_code bl_cpu_check_processor(bl_error *error);
 /* Runs a launch on the calling thread (and `threads` - 1 more) and publishes its bad elements. */
 belay_code bl_cpu_dispatch(bl_cpu *cpu, const bl_launch *launch);
 
-/* The skeletons.  Each folds its threads' bad elements into `bad`. */
+/* A function with OpenMP in it: clang calls the runtime as soon as it is entered, and a device that runs on threads of
+ * its own keeps them out of OpenMP. */
+#define BL_CPU_THREADED __attribute__((noinline))
+
+/* The skeletons.  On one thread they do without OpenMP: a kernel that is ended in the middle leaves no team behind.  Each folds its threads' bad elements into `bad`. */
 void bl_cpu_run_map(bl_cpu *cpu, const bl_launch *launch, bl_cpu_map body);
 void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *launch, bl_cpu_items body, bl_bad *bad);
 bool bl_cpu_run_sorted(bl_cpu *cpu, const bl_launch *launch, const bl_cpu_entry *entry, bl_bad *bad);

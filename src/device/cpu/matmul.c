@@ -73,6 +73,15 @@ static void numbered_panel(const product *p, int64_t panel, int64_t across, int6
     gemm_panel(p, m0, bl_min_i64(rows, p->m - m0), n0, bl_min_i64(columns, p->n - n0));
 }
 
+static BL_CPU_THREADED void panels_on_threads(const product *p, int64_t across, int64_t rows, int64_t columns,
+                                              int n_threads)
+{
+    int64_t panels = (p->m + rows - 1) / rows * across;
+#pragma omp parallel for schedule(static) num_threads(n_threads)
+    for (int64_t panel = 0; panel < panels; panel++)
+        numbered_panel(p, panel, across, rows, columns);
+}
+
 static bool multiply(const bl_cpu *cpu, const product *p)
 {
     int sizes[3];
@@ -89,12 +98,10 @@ static bool multiply(const bl_cpu *cpu, const product *p)
     panel_shape(p->m, p->n, p->k, &rows, &columns);
     int64_t across = (p->n + columns - 1) / columns, panels = (p->m + rows - 1) / rows * across;
     int n_threads = (int)bl_min_i64(panels, bl_cpu_threads_for(cpu, p->m * p->n / 8 * bl_max_i64(p->k / 8, 1)));
-    if (n_threads == 1) {
-        for (int64_t panel = 0; panel < panels; panel++)
-            numbered_panel(p, panel, across, rows, columns);
+    if (n_threads > 1) {
+        panels_on_threads(p, across, rows, columns, n_threads);
         return true;
     }
-#pragma omp parallel for schedule(static) num_threads(n_threads)
     for (int64_t panel = 0; panel < panels; panel++)
         numbered_panel(p, panel, across, rows, columns);
     return true;

@@ -36,13 +36,8 @@ static void walk_map(const bl_launch *l, bl_cpu_map body, int64_t begin, int64_t
     }
 }
 
-void bl_cpu_run_map(bl_cpu *cpu, const bl_launch *l, bl_cpu_map body)
+static BL_CPU_THREADED void map_on_threads(const bl_launch *l, bl_cpu_map body, int n_threads)
 {
-    int n_threads = bl_cpu_threads_for(cpu, l->n_items);
-    if (n_threads == 1) {
-        walk_map(l, body, 0, l->n_items);
-        return;
-    }
 #pragma omp parallel num_threads(n_threads)
     {
         int part = omp_get_thread_num(), parts = omp_get_num_threads();
@@ -50,15 +45,19 @@ void bl_cpu_run_map(bl_cpu *cpu, const bl_launch *l, bl_cpu_map body)
     }
 }
 
+void bl_cpu_run_map(bl_cpu *cpu, const bl_launch *l, bl_cpu_map body)
+{
+    int n_threads = bl_cpu_threads_for(cpu, l->n_items);
+    if (n_threads == 1)
+        walk_map(l, body, 0, l->n_items);
+    else
+        map_on_threads(l, body, n_threads);
+}
+
 /* ---- rows and reductions --------------------------------------------------------------------------------------------- */
 
-void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *l, bl_cpu_items body, bl_bad *bad)
+static BL_CPU_THREADED void items_on_threads(const bl_launch *l, bl_cpu_items body, int n_threads, bl_bad *bad)
 {
-    int n_threads = (int)bl_min_i64(bl_cpu_threads_for(cpu, l->work), bl_max_i64(l->n_items, 1));
-    if (n_threads == 1) {
-        body(l, 0, l->n_items, bad);
-        return;
-    }
 #pragma omp parallel num_threads(n_threads)
     {
         int part = omp_get_thread_num(), parts = omp_get_num_threads();
@@ -68,6 +67,15 @@ void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *l, bl_cpu_items body, bl_bad
 #pragma omp critical
             bl_cpu_merge_bad(bad, &mine);
     }
+}
+
+void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *l, bl_cpu_items body, bl_bad *bad)
+{
+    int n_threads = (int)bl_min_i64(bl_cpu_threads_for(cpu, l->work), bl_max_i64(l->n_items, 1));
+    if (n_threads == 1)
+        body(l, 0, l->n_items, bad);
+    else
+        items_on_threads(l, body, n_threads, bad);
 }
 
 /* ---- sums by index --------------------------------------------------------------------------------------------------- */
@@ -140,6 +148,20 @@ static void zero_rows(const bl_launch *l, int64_t begin, int64_t end)
         memset((char *)out->data + begin * row_bytes, 0, (size_t)((end - begin) * row_bytes));
 }
 
+static BL_CPU_THREADED void sums_on_threads(const bl_launch *l, const bl_cpu_entry *entry, const int64_t *keys,
+                                            const int64_t *order, int64_t kept, int n_threads)
+{
+#pragma omp parallel num_threads(n_threads)
+    {
+        int part = omp_get_thread_num(), parts = omp_get_num_threads();
+        if (l->params.i[7] == 0)
+            zero_rows(l, bl_cpu_part_begin(l->size[1], part, parts), bl_cpu_part_begin(l->size[1], part + 1, parts));
+#pragma omp barrier
+        gather_groups(l, entry, keys, order, kept, bl_cpu_part_begin(kept, part, parts),
+                      bl_cpu_part_begin(kept, part + 1, parts));
+    }
+}
+
 /* size[0] source rows, size[1] target rows, size[2] elements a row.  params.i[7] nonzero: add to what is there. */
 bool bl_cpu_run_sorted(bl_cpu *cpu, const bl_launch *l, const bl_cpu_entry *entry, bl_bad *bad)
 {
@@ -161,15 +183,7 @@ bool bl_cpu_run_sorted(bl_cpu *cpu, const bl_launch *l, const bl_cpu_entry *entr
             zero_rows(l, 0, n_targets);
         gather_groups(l, entry, keys, order, kept, 0, kept);
     } else {
-#pragma omp parallel num_threads(n_threads)
-        {
-            int part = omp_get_thread_num(), parts = omp_get_num_threads();
-            if (l->params.i[7] == 0)
-                zero_rows(l, bl_cpu_part_begin(n_targets, part, parts), bl_cpu_part_begin(n_targets, part + 1, parts));
-#pragma omp barrier
-            gather_groups(l, entry, keys, order, kept, bl_cpu_part_begin(kept, part, parts),
-                          bl_cpu_part_begin(kept, part + 1, parts));
-        }
+        sums_on_threads(l, entry, keys, order, kept, n_threads);
     }
     bl_pool_give(cpu->scratch, block, bytes);
     return true;
