@@ -25,6 +25,9 @@ belay_tensor bl_op_permute(belay_context *context, belay_tensor x, const int64_t
 belay_tensor bl_op_axis_last(belay_context *context, belay_tensor x, int axis);
 belay_tensor bl_op_axis_back(belay_context *context, belay_tensor x, int axis);
 
+/* x at another place; recorded. */
+belay_tensor bl_op_to(belay_context *context, belay_tensor x, int place);
+
 /* A copy of x whose first corner is `part`; recorded. */
 belay_tensor bl_op_put(belay_context *context, belay_tensor x, belay_tensor part);
 

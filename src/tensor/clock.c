@@ -33,6 +33,7 @@ void bl_uses_note(bl_uses *uses, int stream, bool writes, const bl_use *use)
         return;
     }
     memset(uses->read, 0, sizeof uses->read);
+    uses->are_inherited = false;
     uses->writer = stream;
     uses->write = *use;
 }

@@ -28,7 +28,8 @@ typedef struct bl_use {
 } bl_use;
 
 typedef struct bl_uses {
-    int writer; /* stream of the last write */
+    int writer;         /* stream of the last write */
+    bool are_inherited; /* from the memory's last tenant */
     bl_use write;
     bl_use read[BL_MAX_STREAMS];
 } bl_uses;

@@ -113,7 +113,13 @@ typedef struct bl_grave {
 
 typedef struct bl_tape bl_tape; /* grad/ */
 
-enum { BL_MAX_PLACES = 8 };
+enum { BL_MAX_PLACES = 8, BL_MAX_GUARDS = 32 };
+
+/* An open device guard: where to go back to. */
+typedef struct bl_guard {
+    int place;
+    uint32_t serial;
+} bl_guard;
 
 /* A device of the context. */
 typedef struct bl_place {
@@ -166,6 +172,9 @@ struct belay_context {
     int n_places;
     int here;          /* the current place: where tensors are made that come of none */
     bl_device *device; /* its device */
+    bl_guard guards[BL_MAX_GUARDS];
+    int n_guards;
+    uint32_t guard_serial;
     bl_device_options device_options;
     bl_fault_ring *ring; /* written by the kernels of all places */
     bl_stream streams[BL_MAX_STREAMS];

@@ -11,15 +11,14 @@
 /* ---- places ---------------------------------------------------------------------------------------------------------- */
 
 /* "sim" is "sim:0". */
-static bool is_named(const bl_device *device, const char *name)
+bool bl_place_is_named(const bl_device *device, const char *name)
 {
     char whole[32];
     snprintf(whole, sizeof whole, "%s:%d", device->api->kind, device->ordinal);
     return strcmp(whole, name) == 0 || (device->ordinal == 0 && strcmp(device->api->kind, name) == 0);
 }
 
-/* A place in the context's streams for stream `number` of a device; BL_STREAM_NONE when there is none. */
-static int enter_stream(belay_context *context, int place, int number)
+int bl_place_enter_stream(belay_context *context, int place, int number)
 {
     for (int s = 0; s < BL_MAX_STREAMS; s++) {
         bl_stream *stream = &context->streams[s];
@@ -35,10 +34,48 @@ static int enter_stream(belay_context *context, int place, int number)
     return BL_STREAM_NONE;
 }
 
+int bl_place_default_stream(const belay_context *context, int place)
+{
+    for (int s = 0; s < BL_MAX_STREAMS; s++)
+        if (context->streams[s].is_open && context->streams[s].place == place && context->streams[s].number == 0)
+            return s;
+    return BL_STREAM_NONE;
+}
+
+/* The number goes to another stream some day, whose commands count from 1 again. */
+static void forget_uses(bl_uses *uses, int number)
+{
+    if (uses == NULL)
+        return;
+    uses->read[number] = (bl_use){0};
+    if (uses->writer == number)
+        uses->write = (bl_use){0};
+}
+
+void bl_place_forget_stream(belay_context *context, int number)
+{
+    for (int64_t s = 1; s < context->n_slots; s++) {
+        const bl_slot *slot = bl_slot_at(context, (uint32_t)s);
+        if (slot->is_alive)
+            forget_uses(slot->storage->uses, number);
+    }
+    for (int64_t i = 0; i < context->n_pending; i++)
+        forget_uses(&context->pending[i].uses, number);
+    for (int64_t i = 0; i < context->n_events; i++)
+        if (context->events[i].stream == number)
+            context->events[i].number = 0;
+    for (int s = 0; s < BL_MAX_STREAMS; s++)
+        context->streams[s].clock.upto[number] = 0;
+    for (int64_t i = 0; i < context->n_events; i++)
+        context->events[i].clock.upto[number] = 0;
+    context->host_clock.upto[number] = 0;
+    context->streams[number].is_open = false;
+}
+
 belay_code bl_place_open(belay_context *context, const char *name, int *out, bl_error *error)
 {
     for (int i = 0; i < context->n_places; i++)
-        if (is_named(context->places[i].device, name)) {
+        if (bl_place_is_named(context->places[i].device, name)) {
             *out = i;
             return BELAY_OK;
         }
@@ -47,7 +84,7 @@ belay_code bl_place_open(belay_context *context, const char *name, int *out, bl_
                             BL_MAX_PLACES);
     bl_place place = {.device = NULL};
     TRY(bl_device_open(name, &context->device_options, &place.device, error));
-    place.stream = enter_stream(context, context->n_places, 0);
+    place.stream = bl_place_enter_stream(context, context->n_places, 0);
     if (place.stream == BL_STREAM_NONE) {
         bl_device_close(place.device);
         return bl_error_set(error, BELAY_SIZE_OVERFLOW, "the context uses %d streams, the most that it can",
@@ -115,7 +152,7 @@ static void sweep(belay_context *context, int place, int64_t most)
 
 /* A block of that size whose uses all come before the next command of the place's current stream.  Poison is written by
  * the host, which may not do so before they have ended: then none is taken early. */
-static void *take_pending(belay_context *context, int place, int64_t n_bytes)
+static void *take_pending(belay_context *context, int place, int64_t n_bytes, bl_uses *uses)
 {
     const bl_clock *clock = &bl_place_stream(context, place)->clock;
     for (int64_t i = context->n_pending - 1; i >= 0 && !context->device_options.poison; i--) {
@@ -123,20 +160,24 @@ static void *take_pending(belay_context *context, int place, int64_t n_bytes)
         if (p->place != place || p->n_bytes != n_bytes || !bl_uses_are_behind(&p->uses, clock))
             continue;
         void *data = p->data;
+        *uses = p->uses;
+        uses->are_inherited = true;
         forget_pending(context, i);
         return data;
     }
     return NULL;
 }
 
-void *bl_place_take(belay_context *context, int place, int64_t n_bytes)
+void bl_place_sweep(belay_context *context, int place) { sweep(context, place, INT64_MAX); }
+
+void *bl_place_take(belay_context *context, int place, int64_t n_bytes, bl_uses *uses)
 {
     enum { SWEPT_AT_ONCE = 8 };
     bl_device *device = context->places[place].device;
     if (device->api->synchronous)
         return device->api->take(device, n_bytes);
     bl_place_begin(context, place);
-    void *data = take_pending(context, place, n_bytes);
+    void *data = uses != NULL ? take_pending(context, place, n_bytes, uses) : NULL;
     if (data != NULL)
         return data;
     sweep(context, place, SWEPT_AT_ONCE);
@@ -173,12 +214,56 @@ void bl_place_begin(belay_context *context, int place)
 bl_race bl_place_race(belay_context *context, const bl_storage *storage, bool writes)
 {
     bl_race race = {.stream = BL_STREAM_NONE};
-    if (storage->uses == NULL)
+    const bl_uses *uses = storage->uses;
+    if (uses == NULL)
         return race;
     bl_place_begin(context, storage->place);
-    race.stream = bl_uses_conflict(storage->uses, &bl_place_stream(context, storage->place)->clock, writes, &race.use);
-    race.is_write = race.use == &storage->uses->write;
+    int here = context->places[storage->place].stream;
+    const bl_clock *clock = &context->streams[here].clock;
+    race.stream = bl_uses_conflict(uses, clock, writes, &race.use);
+    while (race.stream != BL_STREAM_NONE &&
+           uses->are_inherited) { /* of the memory's last tenant: not the program's care */
+        bl_event event = {.stream = race.stream, .number = race.use->number};
+        event.clock.upto[race.stream] = event.number;
+        if (bl_place_order(context, here, &event) != BELAY_OK)
+            break;
+        race.stream = bl_uses_conflict(uses, clock, writes, &race.use);
+    }
+    race.is_write = race.use == &uses->write;
     return race;
+}
+
+belay_code bl_place_order(belay_context *context, int number, const bl_event *event)
+{
+    bl_stream *stream = &context->streams[number];
+    const bl_stream *of = &context->streams[event->stream];
+    bl_device *device = context->places[stream->place].device, *other = context->places[of->place].device;
+    belay_code code = BELAY_OK;
+    if (event->number == 0 || event->stream == number) /* waited for, or ordered by the stream itself */
+        return code;
+    if (other->api != device->api) { /* kinds of devices do not wait for each other: the host does */
+        if (!device->api->synchronous)
+            code = other->api->stream_synchronise(other, of->number, event->number);
+    } else if (!device->api->synchronous) {
+        code = device->api->stream_wait(device, stream->number, other, of->number, event->number);
+    }
+    bl_clock_join(&stream->clock, &event->clock);
+    return code == BELAY_PLACE_LOST ? bl_place_raise_lost(context, stream->place) : code;
+}
+
+belay_code bl_place_wait(belay_context *context, int number, uint64_t upto, const bl_clock *clock, const char *why)
+{
+    const bl_stream *stream = &context->streams[number];
+    bl_device *device = context->places[stream->place].device;
+    if (device->api->synchronous)
+        return BELAY_OK;
+    TRY(bl_modes_wait(context, stream->place, why));
+    belay_code code = device->api->stream_synchronise(device, stream->number, upto);
+    bl_clock_join(&context->host_clock, clock);
+    context->host_clock.upto[number] =
+        upto > context->host_clock.upto[number] ? upto : context->host_clock.upto[number];
+    bl_place_look(context);
+    return code == BELAY_PLACE_LOST ? bl_place_raise_lost(context, stream->place) : code;
 }
 
 void bl_place_note(belay_context *context, bl_storage *storage, bool writes, uint64_t launch, uint32_t site)

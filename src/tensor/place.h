@@ -13,6 +13,9 @@
 /* The number of the device of that name, opened if it is not yet; conf.value, place.absent, size.overflow. */
 BL_MUST_USE belay_code bl_place_open(belay_context *context, const char *name, int *out, bl_error *error);
 void bl_places_close(belay_context *context);
+/* The same with the fault raised. */
+BL_MUST_USE belay_code bl_place_named(belay_context *context, const char *name, int *out);
+bool bl_place_is_named(const bl_device *device, const char *name);
 
 static inline bl_device *bl_slot_device(const belay_context *context, const bl_slot *slot)
 {
@@ -24,9 +27,12 @@ static inline bool bl_place_is_asynchronous(const belay_context *context, int pl
 }
 
 /* Memory at a place; NULL when there is none.  What is given back is handed out again to commands that are ordered
- * behind all its uses, to others when the device has ended them. */
-void *bl_place_take(belay_context *context, int place, int64_t n_bytes);
+ * behind all its uses, which are noted in *uses (zeros before; NULL on a synchronous device), to others when the device
+ * has ended them. */
+void *bl_place_take(belay_context *context, int place, int64_t n_bytes, bl_uses *uses);
 void bl_place_give(belay_context *context, bl_storage *storage);
+/* Gives the device all that waits and that its commands are through with. */
+void bl_place_sweep(belay_context *context, int place);
 
 /* Copies n_bytes between the host and a tensor's storage, `offset` bytes behind the tensor's first element.  The write
  * goes through the current stream of the tensor's device and is proved against other streams' uses (life.stream); for a
@@ -52,6 +58,18 @@ static inline bl_stream *bl_place_stream(belay_context *context, int place)
 {
     return &context->streams[context->places[place].stream];
 }
+
+/* A stream of the device in the context's list: its number there, or BL_STREAM_NONE when the list is full. */
+int bl_place_enter_stream(belay_context *context, int place, int number);
+int bl_place_default_stream(const belay_context *context, int place);
+/* A stream that has ended all its work goes. */
+void bl_place_forget_stream(belay_context *context, int number);
+
+/* What is put into `stream` from now on comes after the event. */
+BL_MUST_USE belay_code bl_place_order(belay_context *context, int stream, const bl_event *event);
+/* The host waits for a stream up to a command; `clock` is what that is ordered behind. */
+BL_MUST_USE belay_code bl_place_wait(belay_context *context, int stream, uint64_t number, const bl_clock *clock,
+                                     const char *why);
 
 /* Whether a command of the place's current stream may use the storage; when not, what it would race with. */
 typedef struct bl_race {

@@ -144,7 +144,13 @@ static bl_storage *storage_new(belay_context *context, int place, int64_t n_byte
         context->free_storage = storage->next_free;
     else
         storage = bl_alloc(1, sizeof *storage);
-    void *data = storage != NULL ? bl_place_take(context, place, n_bytes) : NULL;
+    bl_uses *uses = storage != NULL ? storage->uses : NULL;
+    if (storage != NULL && uses == NULL && bl_place_is_asynchronous(context, place))
+        uses = storage->uses = bl_alloc(1, sizeof *uses);
+    if (uses != NULL)
+        *uses = (bl_uses){0};
+    bool is_ready = storage != NULL && (uses != NULL || !bl_place_is_asynchronous(context, place));
+    void *data = is_ready ? bl_place_take(context, place, n_bytes, uses) : NULL;
     if (data == NULL) {
         if (storage != NULL) {
             storage->next_free = context->free_storage;
@@ -152,11 +158,6 @@ static bl_storage *storage_new(belay_context *context, int place, int64_t n_byte
         }
         return NULL;
     }
-    bl_uses *uses = storage->uses;
-    if (uses == NULL && bl_place_is_asynchronous(context, place))
-        uses = bl_alloc(1, sizeof *uses);
-    if (uses != NULL)
-        *uses = (bl_uses){0};
     *storage = (bl_storage){.holders = 1,
                             .data = data,
                             .n_bytes = n_bytes,

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices of <belay/device.h>: the current one, guards, waits. */
+#include <belay/device.h>
+
+#include <string.h>
+
+#include "tensor/place.h"
+
+belay_code bl_place_named(belay_context *context, const char *name, int *out)
+{
+    bl_error error = {0};
+    if (name == NULL)
+        return bl_context_raise(context, BELAY_CONF_MISSING, "a device was asked for by no name");
+    belay_code code = bl_place_open(context, name, out, &error);
+    return code == BELAY_OK ? code : bl_context_raise_error(context, &error);
+}
+
+static void go_to(belay_context *context, int place)
+{
+    context->here = place;
+    context->device = context->places[place].device;
+}
+
+belay_code belay_device_set(belay_context *context, const char *device)
+{
+    BL_ENTER(context);
+    if (!belay_is_open(context))
+        return context != NULL ? context->open_code : BELAY_CONF_VALUE;
+    int place;
+    TRY(bl_place_named(context, device, &place));
+    go_to(context, place);
+    return BELAY_OK;
+}
+
+/* ---- guards ---------------------------------------------------------------------------------------------------------- */
+
+belay_device_guard belay_device_guard_open(belay_context *context, const char *device)
+{
+    BL_ENTER(context);
+    if (!belay_is_open(context))
+        return (belay_device_guard){0};
+    if (context->n_guards == BL_MAX_GUARDS) {
+        bl_context_raise(context, BELAY_LIFE_SCOPE, "%d device guards are open, the most that there can be",
+                         BL_MAX_GUARDS);
+        return (belay_device_guard){0};
+    }
+    int place;
+    if (bl_place_named(context, device, &place) != BELAY_OK)
+        return (belay_device_guard){0};
+    bl_guard *guard = &context->guards[context->n_guards++];
+    *guard = (bl_guard){.place = context->here, .serial = ++context->guard_serial};
+    go_to(context, place);
+    return (belay_device_guard){context->number, (uint32_t)context->n_guards, guard->serial};
+}
+
+void belay_device_guard_close(belay_device_guard guard)
+{
+    belay_context *context = bl_context_find(guard.context);
+    if (context == NULL)
+        return;
+    BL_ENTER(context);
+    bool is_open = guard.depth >= 1 && guard.depth <= (uint32_t)context->n_guards &&
+                   context->guards[guard.depth - 1].serial == guard.serial;
+    if (!is_open || guard.depth != (uint32_t)context->n_guards)
+        bl_context_raise(context, BELAY_LIFE_SCOPE,
+                         is_open ? "a device guard was closed while %d inside of it are open"
+                                 : "a device guard was closed that is not open (%d are)",
+                         is_open ? context->n_guards - (int)guard.depth : context->n_guards);
+    if (!is_open)
+        return;
+    context->n_guards = (int)guard.depth - 1;
+    go_to(context, context->guards[guard.depth - 1].place);
+}
+
+/* ---- questions and waits --------------------------------------------------------------------------------------------- */
+
+const char *belay_tensor_device(belay_tensor tensor)
+{
+    belay_context *context = bl_tensor_context(tensor);
+    const bl_slot *slot = context != NULL ? bl_slot_get(context, tensor) : NULL;
+    return slot != NULL ? bl_slot_device(context, slot)->name : "";
+}
+
+int belay_n_devices(const char *kind)
+{
+    const bl_device_api *api;
+    for (int i = 0; kind != NULL && (api = bl_device_kind(i)) != NULL; i++)
+        if (strcmp(api->kind, kind) == 0)
+            return api->count();
+    return 0;
+}
+
+belay_code belay_synchronise(belay_context *context)
+{
+    BL_ENTER(context);
+    belay_code first = BELAY_OK;
+    if (!belay_is_open(context))
+        return context != NULL ? context->open_code : BELAY_CONF_VALUE;
+    for (int place = 0; place < context->n_places; place++) {
+        belay_code code = bl_place_fence(context, place, "all devices were waited for");
+        first = first != BELAY_OK ? first : code;
+    }
+    return first;
+}
+
+belay_code belay_device_synchronise(belay_context *context, const char *device)
+{
+    BL_ENTER(context);
+    if (!belay_is_open(context))
+        return context != NULL ? context->open_code : BELAY_CONF_VALUE;
+    int place;
+    TRY(bl_place_named(context, device, &place));
+    return bl_place_fence(context, place, "a device was waited for");
+}
+
+bool belay_device_is_lost(const belay_context *context, const char *device)
+{
+    for (int place = 0; belay_is_open(context) && device != NULL && place < context->n_places; place++) {
+        bl_device *d = context->places[place].device;
+        if (bl_place_is_named(d, device))
+            return d->api->loss(d) != NULL;
+    }
+    return false;
+}
+
+belay_code belay_device_empty_cache(belay_context *context, int64_t *n_bytes)
+{
+    BL_ENTER(context);
+    if (n_bytes != NULL)
+        *n_bytes = 0;
+    if (!belay_is_open(context))
+        return context != NULL ? context->open_code : BELAY_CONF_VALUE;
+    bl_device *device = context->device;
+    if (device->api->loss(device) != NULL)
+        return bl_place_raise_lost(context, context->here);
+    bl_place_sweep(context, context->here);
+    int64_t freed = bl_pool_trim(device->api->pool(device));
+    if (n_bytes != NULL)
+        *n_bytes = freed;
+    return BELAY_OK;
+}

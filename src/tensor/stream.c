@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams and events of <belay/device.h>. */
+#include <belay/device.h>
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "tensor/place.h"
+
+/* ---- handles --------------------------------------------------------------------------------------------------------- */
+
+static belay_stream handle_of(const belay_context *context, int number)
+{
+    return (belay_stream){context->number, (uint32_t)number, context->streams[number].generation};
+}
+
+/* The stream's number, or BL_STREAM_NONE: nothing is said for nil, life.stale is raised for a closed one. */
+static int use_stream(belay_context *context, belay_stream handle)
+{
+    bool is_there = handle.slot < BL_MAX_STREAMS && context->streams[handle.slot].is_open &&
+                    context->streams[handle.slot].generation == handle.generation;
+    if (is_there)
+        return (int)handle.slot;
+    bl_context_raise(context, BELAY_LIFE_STALE, "a stream was used that %s",
+                     handle.slot < BL_MAX_STREAMS && handle.generation <= context->streams[handle.slot].generation
+                         ? "is closed"
+                         : "no context ever gave");
+    return BL_STREAM_NONE;
+}
+
+static bl_device *device_of(const belay_context *context, int stream)
+{
+    return context->places[context->streams[stream].place].device;
+}
+
+/* ---- streams --------------------------------------------------------------------------------------------------------- */
+
+belay_stream belay_stream_open(belay_context *context, const char *name)
+{
+    BL_ENTER(context);
+    if (!belay_is_open(context))
+        return (belay_stream){0};
+    int number = 0, stream = context->places[context->here].stream;
+    if (context->device->api->synchronous)
+        return handle_of(context, stream);
+    belay_code code = context->device->api->stream_open(context->device, &number);
+    if (code == BELAY_PLACE_LOST) {
+        bl_place_raise_lost(context, context->here);
+        return (belay_stream){0};
+    }
+    if (code != BELAY_OK) {
+        bl_context_raise(context, BELAY_SIZE_OVERFLOW, "device %s has %d streams, the most that it can",
+                         context->device->name, BL_MAX_DEVICE_STREAMS);
+        return (belay_stream){0};
+    }
+    stream = bl_place_enter_stream(context, context->here, number);
+    if (stream == BL_STREAM_NONE) {
+        context->device->api->stream_close(context->device, number);
+        bl_context_raise(context, BELAY_SIZE_OVERFLOW, "the context uses %d streams, the most that it can",
+                         BL_MAX_STREAMS);
+        return (belay_stream){0};
+    }
+    context->streams[stream].name = bl_journal_text(context->journal, name != NULL ? name : "");
+    return handle_of(context, stream);
+}
+
+void belay_stream_close(belay_stream handle)
+{
+    belay_context *context = bl_context_find(handle.context);
+    if (context == NULL)
+        return;
+    BL_ENTER(context);
+    int number = use_stream(context, handle);
+    if (number == BL_STREAM_NONE || context->streams[number].number == 0)
+        return;
+    bl_stream *stream = &context->streams[number];
+    bl_place *place = &context->places[stream->place];
+    place->device->api->stream_close(place->device, stream->number);
+    bl_place_look(context);
+    bl_clock_join(&context->host_clock, &stream->clock);
+    if (place->stream == number)
+        place->stream = bl_place_default_stream(context, stream->place);
+    bl_place_forget_stream(context, number);
+}
+
+belay_stream belay_stream_current(belay_context *context)
+{
+    BL_ENTER(context);
+    return belay_is_open(context) ? handle_of(context, context->places[context->here].stream) : (belay_stream){0};
+}
+
+belay_stream belay_stream_use(belay_stream handle)
+{
+    belay_context *context = bl_context_find(handle.context);
+    if (context == NULL)
+        return (belay_stream){0};
+    BL_ENTER(context);
+    int number = use_stream(context, handle);
+    if (number == BL_STREAM_NONE)
+        return (belay_stream){0};
+    bl_place *place = &context->places[context->streams[number].place];
+    belay_stream before = handle_of(context, place->stream);
+    place->stream = number;
+    return before;
+}
+
+belay_code belay_stream_synchronise(belay_stream handle)
+{
+    belay_context *context = bl_context_find(handle.context);
+    if (context == NULL)
+        return BELAY_LIFE_STALE;
+    BL_ENTER(context);
+    int number = use_stream(context, handle);
+    if (number == BL_STREAM_NONE)
+        return BELAY_LIFE_STALE;
+    bl_device *device = device_of(context, number);
+    return bl_place_wait(context, number, device->api->stream_put(device, context->streams[number].number),
+                         &context->streams[number].clock, "a stream was waited for");
+}
+
+/* ---- events ---------------------------------------------------------------------------------------------------------- */
+
+/* Events that the host has waited for order nothing any more. */
+static void forget_old_events(belay_context *context)
+{
+    int64_t old = 0;
+    while (old < context->n_events &&
+           bl_clock_is_behind(&context->host_clock, context->events[old].stream, context->events[old].number))
+        old++;
+    if (old == 0)
+        return;
+    context->n_events -= old;
+    context->events_begin += (uint64_t)old;
+    memmove(context->events, context->events + old, (size_t)context->n_events * sizeof *context->events);
+}
+
+belay_event belay_event_record(belay_stream handle)
+{
+    belay_context *context = bl_context_find(handle.context);
+    if (context == NULL)
+        return (belay_event){0};
+    BL_ENTER(context);
+    int number = use_stream(context, handle);
+    if (number == BL_STREAM_NONE)
+        return (belay_event){0};
+    bl_device *device = device_of(context, number);
+    const bl_stream *stream = &context->streams[number];
+    bl_event event = {.stream = number, .clock = stream->clock};
+    event.number = device->api->synchronous ? 0 : device->api->stream_put(device, stream->number);
+    event.clock.upto[number] = event.number;
+    if (context->n_events == context->events_capacity)
+        forget_old_events(context);
+    if (!bl_grow(&context->events, &context->events_capacity, context->n_events + 1, sizeof *context->events)) {
+        bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory for an event");
+        return (belay_event){0};
+    }
+    context->events[context->n_events++] = event;
+    return (belay_event){context->number, (uint32_t)number, context->events_begin + (uint64_t)context->n_events};
+}
+
+/* The event, or NULL: one that the host has waited for, or, with *is_known false, none that was ever recorded. */
+static const bl_event *find_event(belay_context *context, belay_event handle, bool *is_known)
+{
+    *is_known = handle.context == context->number && handle.serial != 0 &&
+                handle.serial <= context->events_begin + (uint64_t)context->n_events;
+    if (!*is_known)
+        bl_context_raise(context, BELAY_LIFE_STALE, "an event was used that %s",
+                         handle.context == context->number || handle.context == 0 ? "was never recorded"
+                                                                                  : "belongs to another context");
+    return *is_known && handle.serial > context->events_begin
+               ? &context->events[handle.serial - context->events_begin - 1]
+               : NULL;
+}
+
+belay_code belay_stream_wait(belay_stream handle, belay_event event)
+{
+    belay_context *context = bl_context_find(handle.context);
+    if (context == NULL)
+        return BELAY_LIFE_STALE;
+    BL_ENTER(context);
+    bool is_known;
+    int number = use_stream(context, handle);
+    const bl_event *e = number != BL_STREAM_NONE ? find_event(context, event, &is_known) : NULL;
+    if (number == BL_STREAM_NONE || !is_known)
+        return BELAY_LIFE_STALE;
+    return e != NULL ? bl_place_order(context, number, e) : BELAY_OK;
+}
+
+belay_code belay_event_synchronise(belay_event event)
+{
+    belay_context *context = bl_context_find(event.context);
+    if (context == NULL)
+        return BELAY_LIFE_STALE;
+    BL_ENTER(context);
+    bool is_known;
+    const bl_event *e = find_event(context, event, &is_known);
+    if (!is_known)
+        return BELAY_LIFE_STALE;
+    if (e == NULL)
+        return BELAY_OK;
+    bl_clock clock = e->clock;
+    return bl_place_wait(context, e->stream, e->number, &clock, "an event was waited for");
+}
+
+bool belay_event_is_done(belay_event event)
+{
+    belay_context *context = bl_context_find(event.context);
+    if (context == NULL)
+        return false;
+    BL_ENTER(context);
+    bool is_known;
+    const bl_event *e = find_event(context, event, &is_known);
+    if (e == NULL)
+        return is_known;
+    const bl_stream *stream = &context->streams[e->stream];
+    bl_device *device = device_of(context, e->stream);
+    if (!device->api->synchronous && device->api->stream_passed(device, stream->number) < e->number)
+        return false;
+    bl_clock_join(&context->host_clock, &e->clock);
+    bl_place_look(context);
+    return true;
+}
