@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* belay info: what this build and this machine offer. */
 #include <omp.h>
+#include <string.h>
 #include <unistd.h>
 #include <utf8proc.h>
 #ifdef BL_HAVE_LIBDW
@@ -11,6 +12,7 @@
 #include "cli/commands.h"
 #include "device/cpu/blas.h"
 #include "device/device.h"
+#include "tensor/context.h"
 
 /* One line of a section: what, and what is said of it. */
 static void line(bl_cli *cli, json_t *section, const char *name, const char *value)
@@ -59,12 +61,19 @@ static void tell_device(bl_cli *cli, json_t *object, const char *name)
     bl_device_close(device);
 }
 
+/* Of each kind those that are here; of one that is not, why. */
 static void tell_devices(bl_cli *cli)
 {
     json_t *object = section(cli, "devices");
-    tell_device(cli, object, "cpu");
-    tell_device(cli, object, "sim:0");
-    tell_device(cli, object, "cuda:0");
+    char name[32];
+    const bl_device_api *api;
+    for (int kind = 0; (api = bl_device_kind(kind)) != NULL; kind++) {
+        int n = api->count();
+        for (int i = 0; i < (n > 0 ? n : 1); i++) {
+            snprintf(name, sizeof name, "%s:%d", api->kind, i);
+            tell_device(cli, object, strcmp(api->kind, "cpu") == 0 ? api->kind : name);
+        }
+    }
 }
 
 static void tell_libraries(bl_cli *cli)
@@ -91,12 +100,17 @@ static void tell_build(bl_cli *cli)
     line(cli, object, "left out", BELAY_LEFT_OUT[0] != '\0' ? BELAY_LEFT_OUT : "nothing");
 }
 
-static void tell_modes(bl_cli *cli)
+/* What a context would have that is opened here and now, from the environment. */
+static void tell_modes(bl_cli *cli, const belay_context *context)
 {
+    static const char *const names[BL_N_MODES] = {"launch blocking", "sync debug", "memory"};
+    char words[96];
     json_t *object = section(cli, "modes");
     line(cli, object, "index policy", "raise (train: --index-policy)");
-    line(cli, object, "launches", "a fault surfaces at its call on cpu (train: --launch-blocking elsewhere)");
-    line(cli, object, "memory", "pool");
+    for (int mode = 0; mode < BL_N_MODES && belay_is_open(context); mode++) {
+        bl_mode_describe(context, mode, words, sizeof words);
+        line(cli, object, names[mode], words);
+    }
     line(cli, object, "non-finite", "not traced (train: --trace-nonfinite)");
 }
 
@@ -112,7 +126,7 @@ static void tell_bytes(bl_cli *cli, json_t *object, const char *name, int64_t n_
     line(cli, object, name, words);
 }
 
-static void tell_memory(bl_cli *cli)
+static void tell_memory(bl_cli *cli, const belay_context *context)
 {
     json_t *object = section(cli, "memory");
     int64_t page = sysconf(_SC_PAGESIZE), n_pages, n_free;
@@ -121,11 +135,9 @@ static void tell_memory(bl_cli *cli)
         tell_bytes(cli, object, "machine", n_pages);
         tell_bytes(cli, object, "machine free", n_free);
     }
-    belay_context *context = bl_cli_open(cli, &(bl_cli_place){0});
     belay_memory m = belay_memory_get(context);
     tell_bytes(cli, object, "cpu in use", m.in_use);
     tell_bytes(cli, object, "cpu peak", m.peak);
-    belay_close(context);
 }
 
 static int run_info(bl_cli *cli)
@@ -137,8 +149,10 @@ static int run_info(bl_cli *cli)
     tell_devices(cli);
     tell_libraries(cli);
     tell_build(cli);
-    tell_modes(cli);
-    tell_memory(cli);
+    belay_context *context = bl_cli_open(cli, &(bl_cli_place){0});
+    tell_modes(cli, context);
+    tell_memory(cli, context);
+    belay_close(context);
     return bl_cli_end(cli, cli->status_of_told);
 }
 

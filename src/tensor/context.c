@@ -270,7 +270,9 @@ int belay_close(belay_context *context)
         return close_elsewhere(context, (uintptr_t)__builtin_return_address(0));
     if (context->site != 0)
         return belay_code_status(refuse_to_close(context));
-    context->site = (uintptr_t)__builtin_return_address(0); /* what is called from here on cannot close it again */
+    /* What is called from here on cannot close it again. */
+    context->site =
+        context->n_labels > 0 ? context->labels[context->n_labels - 1] : (uintptr_t)__builtin_return_address(0);
     if (context->is_open)
         bl_modes_close(context);
     int status = belay_code_status(context->is_open ? context->first_code : context->open_code);

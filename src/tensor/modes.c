@@ -254,10 +254,12 @@ static void tell_waits(belay_context *context)
     for (int i = 0; i < m->n_waits && i < 8; i++) {
         char site[256];
         bl_context_site(context, m->waits[i].site, site, sizeof site);
+        if (site[0] == '\0') /* of a program whose lines say nothing to its user */
+            continue;
         bl_error_fact(&error, "at %s: %" PRIu64, site, m->waits[i].n);
         rest -= m->waits[i].n;
     }
-    if (rest > 0)
+    if (rest > 0 && rest < m->n_waited)
         bl_error_fact(&error, "elsewhere: %" PRIu64, rest);
     bl_context_raise_error(context, &error);
 }

@@ -52,6 +52,25 @@ static belay_code prepare(job *j)
     return j->journal != NULL ? BELAY_OK : bl_file_no_memory(j->error, "write", s->out);
 }
 
+/* What nobody asked for is left to the environment. */
+static bool is_asked_for(const bl_settings *s, int setting, int value)
+{
+    return value != 0 || s->set_by[setting] >= BL_SET_BY_CONFIG;
+}
+
+static belay_sync_debug sync_debug_of(const bl_settings *s)
+{
+    return is_asked_for(s, BL_SETTING_sync_debug, s->sync_debug)
+               ? (belay_sync_debug)(s->sync_debug + BELAY_SYNC_DEBUG_OFF)
+               : BELAY_SYNC_DEBUG_DEFAULT;
+}
+
+static belay_memory_mode memory_of(const bl_settings *s)
+{
+    return is_asked_for(s, BL_SETTING_memory, s->memory) ? (belay_memory_mode)(s->memory + BELAY_MEMORY_POOL)
+                                                         : BELAY_MEMORY_DEFAULT;
+}
+
 static belay_code open_context(job *j)
 {
     const bl_settings *s = j->settings;
@@ -63,6 +82,8 @@ static belay_code open_context(job *j)
                                              .index_policy = (belay_index_policy)(s->index_policy + BELAY_INDEX_RAISE),
                                              .journal = j->journal,
                                              .launch_blocking = s->launch_blocking,
+                                             .sync_debug = sync_debug_of(s),
+                                             .memory = memory_of(s),
                                              .trace_nonfinite = s->trace_nonfinite});
     if (!belay_is_open(j->context))
         return j->context->open_code;

@@ -13,6 +13,8 @@ static const char *const choices_OPTIMIZER[] = {BL_CHOICES_OPTIMIZER(X) NULL};
 static const char *const choices_SCHEDULE[] = {BL_CHOICES_SCHEDULE(X) NULL};
 static const char *const choices_INDEX_POLICY[] = {BL_CHOICES_INDEX_POLICY(X) NULL};
 static const char *const choices_ON_FAULT[] = {BL_CHOICES_ON_FAULT(X) NULL};
+static const char *const choices_SYNC_DEBUG[] = {BL_CHOICES_SYNC_DEBUG(X) NULL};
+static const char *const choices_MEMORY_MODE[] = {BL_CHOICES_MEMORY_MODE(X) NULL};
 #undef X
 
 #define ROW(field_, name_, kind_, group_, resume_, help_)                                                              \

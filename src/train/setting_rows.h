@@ -19,6 +19,9 @@
     X(SCHEDULE, COSINE, "cosine") X(SCHEDULE, STEP, "step") X(SCHEDULE, LINEAR, "linear")
 #define BL_CHOICES_INDEX_POLICY(X)                                                                                     \
     X(INDEX_POLICY, RAISE, "raise") X(INDEX_POLICY, CLAMP, "clamp") X(INDEX_POLICY, ZERO, "zero")
+#define BL_CHOICES_SYNC_DEBUG(X) X(SYNC_DEBUG, OFF, "off") X(SYNC_DEBUG, WARN, "warn") X(SYNC_DEBUG, ERROR, "error")
+#define BL_CHOICES_MEMORY_MODE(X)                                                                                      \
+    X(MEMORY_MODE, POOL, "pool") X(MEMORY_MODE, REDZONE, "redzone") X(MEMORY_MODE, EXACT, "exact")
 #define BL_CHOICES_ON_FAULT(X) X(ON_FAULT, SKIP, "skip") X(ON_FAULT, REDO, "redo") X(ON_FAULT, STOP, "stop")
 
 /* enum { BL_MODEL_LSTM, BL_MODEL_MEAN }, ... */
@@ -29,6 +32,8 @@ enum { BL_CHOICES_OPTIMIZER(X) BL_N_OPTIMIZER };
 enum { BL_CHOICES_SCHEDULE(X) BL_N_SCHEDULE };
 enum { BL_CHOICES_INDEX_POLICY(X) BL_N_INDEX_POLICY };
 enum { BL_CHOICES_ON_FAULT(X) BL_N_ON_FAULT };
+enum { BL_CHOICES_SYNC_DEBUG(X) BL_N_SYNC_DEBUG };
+enum { BL_CHOICES_MEMORY_MODE(X) BL_N_MEMORY_MODE };
 #undef X
 
 typedef struct bl_pair {
