@@ -703,7 +703,7 @@ static void a_host_address_in_the_parameters_is_refused_on_sim(void **state)
     expect("byte 8 of the parameters of peek is an address of the host, which sim:0 cannot read (mem.access)", "peek",
            "    tensors: x [2] f32 (output); on sim:0\n", nothing,
            "Copy what it points to into a tensor, and give that as an operand.");
-    numbers plain = {.by = INT64_C(1) << 40, .factor = 2};
+    numbers plain = {.by = INT64_C(5) << 32, .factor = 2};
     belay_tensor y = empty(context, 2, "y");
     launch(context, &scale, 2, x, y, plain);
     float out[2];
