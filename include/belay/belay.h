@@ -11,6 +11,8 @@
 #include <belay/device.h>
 #include <belay/fault.h>
 #include <belay/grad.h>
+#include <belay/kernel.h>
+#include <belay/launch.h>
 #include <belay/nn.h>
 #include <belay/op.h>
 #include <belay/optim.h>
