@@ -8,7 +8,7 @@
 #include <belay/context.h>
 #include <belay/data.h>
 #include <belay/debug.h>
-#include <belay/device.h>
+#include <belay/devices.h>
 #include <belay/fault.h>
 #include <belay/grad.h>
 #include <belay/kernel.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors on another device. */
-#include <belay/device.h>
+#include <belay/devices.h>
 
 #include "base/checked.h"
 #include "base/memory.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices of <belay/device.h>: the current one, guards, waits. */
-#include <belay/device.h>
+/* The devices of <belay/devices.h>: the current one, guards, waits. */
+#include <belay/devices.h>
 
 #include <string.h>
 

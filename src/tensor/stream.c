@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams and events of <belay/device.h>. */
-#include <belay/device.h>
+/* Streams and events of <belay/devices.h>. */
+#include <belay/devices.h>
 
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #ifndef TESTS_GOLDEN_H
 #define TESTS_GOLDEN_H
 
+#include <belay/devices.h>
 #include <belay/grad.h>
 #include <belay/nn.h>
 #include <belay/op.h>
@@ -25,6 +26,8 @@ typedef struct golden {
     const char *label; /* file name without suffix */
     bl_safetensors *file;
     belay_context *context;
+    const char *device; /* tensors and models are made there, whatever the context's current device is */
+    uint64_t bits_told; /* a hash of every value that was compared, in order */
     double rtol, atol;
     bool bits;    /* compare bits: a NaN is any NaN */
     double scale; /* what Belay's value is multiplied by before it is compared; 1 */
@@ -59,6 +62,12 @@ bool golden_flag(golden *g, const char *key);
 int golden_list(golden *g, const char *key, int64_t out[BELAY_MAX_RANK]); /* a number is a list of one; how many */
 
 /* ---- tensors ---- */
+
+/* What is made before golden_back lies on the file's device. */
+belay_device_guard golden_there(golden *g);
+static inline void golden_back(belay_device_guard guard) { belay_device_guard_close(guard); }
+/* A tensor there from bytes. */
+belay_tensor golden_from(golden *g, belay_dtype dtype, belay_shape shape, const void *bytes, int64_t n_bytes);
 
 bool golden_has(const golden *g, const char *name);
 /* The tensor of "input.<name>" or "param.<name>", wanting a gradient when the file has one.  Nil and a failure when

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tests of ops share: contexts that keep what was told, tensors from doubles and back, drawn numbers, and
- * gradients held against finite differences in f64. */
+ * gradients held against finite differences in f64.
+ *
+ * With BELAY_TEST_PLACE=DEVICE tensors lie on that device while sim:0 is the current one. */
 #ifndef TESTS_OP_NUMBERS_H
 #define TESTS_OP_NUMBERS_H
 
@@ -11,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include <belay/devices.h>
 #include <belay/grad.h>
 #include <belay/op.h>
 
@@ -31,10 +34,18 @@ static inline void remember(void *state, belay_code code, const char *text)
     strncat(told, text, sizeof told - strlen(told) - 1);
 }
 
+/* Where tensors are made: NULL: at the current place, which is the cpu. */
+static const char *made_at;
+
 static inline belay_context *open_with(int threads)
 {
     told[0] = '\0';
-    return belay_open(&(belay_options){.log = remember, .no_journal = true, .threads = threads, .seed = 7});
+    made_at = getenv("BELAY_TEST_PLACE");
+    return belay_open(&(belay_options){.device = made_at != NULL ? "sim:0" : "cpu",
+                                       .log = remember,
+                                       .no_journal = true,
+                                       .threads = threads,
+                                       .seed = 7});
 }
 
 /* Nothing was told. */
@@ -52,6 +63,28 @@ static inline int64_t count_of(belay_shape shape)
     return n;
 }
 
+/* Runs a maker at the place that was asked for. */
+#define MADE_THERE(context, made)                                                                                      \
+    belay_device_guard guard =                                                                                         \
+        made_at != NULL ? belay_device_guard_open((context), made_at) : (belay_device_guard){0};                       \
+    belay_tensor tensor = (made);                                                                                      \
+    belay_device_guard_close(guard);                                                                                   \
+    return tensor
+
+static inline belay_tensor from_bytes(belay_context *context, belay_dtype dtype, belay_shape shape, const void *bytes,
+                                      int64_t n_bytes)
+{
+    MADE_THERE(context, belay_tensor_from(context, dtype, shape, bytes, n_bytes));
+}
+static inline belay_tensor full_of(belay_context *context, belay_dtype dtype, belay_shape shape, double value)
+{
+    MADE_THERE(context, belay_full(context, dtype, shape, value));
+}
+static inline belay_tensor zeros_of(belay_context *context, belay_dtype dtype, belay_shape shape)
+{
+    MADE_THERE(context, belay_zeros(context, dtype, shape));
+}
+
 /* A small generator of its own, so that a test's numbers never change. */
 static uint64_t drawn = 1;
 static inline double draw(double low, double high)
@@ -67,7 +100,7 @@ static inline void draw_many(double *out, int64_t n, double low, double high)
 
 static inline belay_tensor tensor_of(belay_context *context, belay_dtype dtype, belay_shape shape, const double *v)
 {
-    belay_tensor wide = belay_tensor_from(context, BELAY_F64, shape, v, count_of(shape) * 8);
+    belay_tensor wide = from_bytes(context, BELAY_F64, shape, v, count_of(shape) * 8);
     return belay_cast(wide, dtype);
 }
 
@@ -123,7 +156,7 @@ static inline belay_tensor weighted(belay_context *context, expression f, const 
     double *weights = malloc((size_t)(n + 1) * sizeof *weights);
     for (int64_t i = 0; i < n; i++)
         weights[i] = 0.5 + (double)(i * 7 % 11) / 8;
-    belay_tensor w = belay_tensor_from(context, BELAY_F64, shape, weights, n * 8);
+    belay_tensor w = from_bytes(context, BELAY_F64, shape, weights, n * 8);
     free(weights);
     return belay_sum(belay_mul(y, w), NULL);
 }
@@ -136,7 +169,7 @@ static inline void assert_gradients(const char *what, belay_context *context, ex
     double grad[MAX_NUMBERS];
     for (int k = 0; k < n_in; k++)
         in[k] = belay_tensor_requires_grad_set(
-            belay_tensor_from(context, BELAY_F64, shapes[k], values[k], count_of(shapes[k]) * 8), true);
+            from_bytes(context, BELAY_F64, shapes[k], values[k], count_of(shapes[k]) * 8), true);
     belay_scope scope = belay_scope_open(context);
     belay_backward(weighted(context, f, in, state));
     belay_scope_close(scope);

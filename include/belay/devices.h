@@ -10,8 +10,8 @@
  * with the site of the call that launched it.  Two streams that use one tensor, one of them writing, must be ordered by
  * an event: if they are not, the later call is refused as life.stream.  Memory is different: a tensor may be freed while
  * any stream still uses it; the block is not used again before. */
-#ifndef BELAY_DEVICE_H
-#define BELAY_DEVICE_H
+#ifndef BELAY_DEVICES_H
+#define BELAY_DEVICES_H
 
 #include <belay/tensor.h>
 
