@@ -89,7 +89,7 @@ endif()
 file(GLOB generate_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/generate/*.c)
 if(generate_sources)
   file(GLOB row_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/*.c ${PROJECT_SOURCE_DIR}/src/base/*.c
-    ${PROJECT_SOURCE_DIR}/src/train/setting_*.c)
+    ${PROJECT_SOURCE_DIR}/src/train/setting_*.c ${PROJECT_SOURCE_DIR}/src/report/reason.c)
   add_executable(belay_generate ${generate_sources} ${row_sources})
   target_link_libraries(belay_generate PRIVATE belay_flags m)
   # clang-tidy reads a file once for each command that names it, and the library names these already.

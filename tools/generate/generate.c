@@ -2,6 +2,7 @@
 /* Writes what derives from rows: `belay_generate FOLDER` makes FOLDER/docs/ops.md, docs/faults.md, docs/settings.md and
  * include/belay/op_rows.h.  A test compares them with what is committed; `make docs` writes them there. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include "base/attributes.h"
 #include "kernel/row.h"
+#include "report/reason.h"
 #include "train/setting_rows.h"
 
 typedef void (*page_writer)(FILE *out);
@@ -94,6 +96,43 @@ static void write_ops(FILE *out)
     write_op_table(out, true);
 }
 
+/* "ids", "labels" or both, and an example. */
+static void write_reason(FILE *out, const bl_report_reason *row)
+{
+    const char *what = !row->is_for_labels ? "ids" : row->is_for_ids ? "ids, labels" : "labels";
+    fprintf(out, "| `%s` | %s | %" PRId64 " against %" PRId64 ", %s | ", row->name, what, row->value, row->bound,
+            belay_dtype_name(row->dtype));
+    write_cell(out, row->likely);
+    fprintf(out, "%s |\n", row->advice);
+}
+
+static void write_reasons(FILE *out)
+{
+    fputs("\n## Likely reasons\n\n"
+          "What the value of a bad index or label says about its cause: the first of these that fits stands in the "
+          "report "
+          "as `likely:`, and what to try with it. The value is all that is known here: the reason is likely, not "
+          "proved.\n\n"
+          "| reason | of | for example | likely | what to try |\n|---|---|---|---|---|\n",
+          out);
+    const bl_report_reason *row;
+    for (int i = 0; (row = bl_report_reason_row(i)) != NULL; i++)
+        write_reason(out, row);
+    fputs(
+        "\n## As JSON\n\n"
+        "A line of `faults.jsonl` and `belay_fault.json` are one object; what is empty has no key. `code`, `what`, "
+        "`op`, "
+        "`layer`, `site`, `device`, `sample`; of the bad element `tensor`, `at`, `got`, `limit`, `count`; `tensors`, "
+        "each "
+        "with `name`, `shape`, `dtype`, `role`, `device`, `output`; `epoch`, `batch`, `micro_batch`, `step`, `rank`; "
+        "`number` of the code, `severity`, `backward`, `sample_row`, `operand`, `table`, `element`, `values`, "
+        "`source`; "
+        "`surfaced`, `launch`, `stream`, `other` with `other_site` and `other_stream`, `echoes`; `facts`, `reason`, "
+        "`likely`, `try`, and `text`, the paragraph. `faults.jsonl` adds `policy`, what was done about it, and of the "
+        "batch `inputs`, `labels`, `n_samples`, `samples`.\n",
+        out);
+}
+
 static void write_faults(FILE *out)
 {
     static const char *const severities[] = {"warning", "fault", "fatal", "bug"};
@@ -115,6 +154,7 @@ static void write_faults(FILE *out)
         write_cell(out, belay_code_advice(code));
         fprintf(out, "%d |\n", belay_code_status(code));
     }
+    write_reasons(out);
 }
 
 /* A cell made of words; empty where there are none. */
