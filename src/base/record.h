@@ -114,8 +114,7 @@ typedef struct bl_journal_head {
     uint64_t n_unlisted;                  /* births that found the table full */
     uint64_t closed;                      /* 1: the context was closed in order */
     uint32_t launch_bytes, storage_bytes; /* sizes of the records, for readers of other versions */
-    bl_journal_section ops;               /* NUL-ended names, one after the other, in the order of their numbers; kernels of the user's own
-                                  * behind the rows' */
+    bl_journal_section ops;               /* NUL-ended names in the order of their numbers, users' kernels last */
     bl_journal_section codes;             /* "number name\n" */
     bl_journal_section modules;           /* "start-end offset path\n" of the executable mappings */
     bl_journal_section strings;           /* NUL-ended; offset 0 is "" */

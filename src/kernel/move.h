@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops that each device has its own code for: moves, matrix products, kernels of the user's own.  No bodies. */
+/* Ops that each device has its own code for: moves and matrix products.  No bodies. */
 #if defined BL_ROWS
 
 BL_ROW(COPY, copy, ANY, .internal = true, .formula = "y = x", .domain = {-4, 4},
@@ -9,7 +9,5 @@ BL_ROW(COPY, copy, ANY, .internal = true, .formula = "y = x", .domain = {-4, 4},
 BL_ROW(MATMUL, matmul, FLOAT, .internal = true, .amp = BL_AMP_LOWER, .domain = {-1, 1}, .tolerance = BL_TOLERANCE_SUM,
        .options = "i[0], i[1] = a, b stored transposed; i[2] = add to y", .formula = "y[b] = a[b] b[b] (+ y[b])",
        .says = "Matrix products over a batch, cut into fixed output panels.")
-BL_ROW(DEVICE, custom, ANY, .internal = true, .formula = "what the kernel says",
-       .says = "A kernel of the user's own, launched by belay_launch; the journal has its name.")
 
 #endif

@@ -99,7 +99,7 @@ typedef struct bl_row {
 
 /* BL_OP_<name> for every row of every family, from 1. */
 enum bl_op {
-    BL_OP_none,
+    BL_OP_none, /* also a kernel of the user's own, which has no row but stands in the launch */
 #define BL_ROWS
 #define BL_ROW(skeleton, name, dtypes, ...) BL_OP_##name,
 #include "kernel/families.h"

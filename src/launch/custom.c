@@ -412,11 +412,7 @@ static void launch(belay_context *context, const belay_kernel *kernel, const bl_
         return;
     }
     custom->journal_op = bl_journal_kernel(context->journal, custom->name);
-    bl_call call = {.context = context,
-                    .op = BL_OP_custom,
-                    .custom = custom,
-                    .n_in = s->n_in + s->n_out,
-                    .policy = BELAY_INDEX_RAISE};
+    bl_call call = {.context = context, .custom = custom, .n_in = s->n_in + s->n_out, .policy = BELAY_INDEX_RAISE};
     memcpy(call.in, options->operand, (size_t)call.n_in * sizeof call.in[0]);
     bl_proof p = {.n_in = call.n_in};
     if (prove(&call, s, options, &p))

@@ -24,7 +24,7 @@ typedef struct bl_call {
     bool has_dims;             /* `dims` gives every symbol of `dims_of`'s signature by letter */
     int dims_of;
     int64_t dims[8];
-    struct bl_custom *custom; /* a kernel of the user's own, for `op` custom */
+    struct bl_custom *custom; /* a kernel of the user's own; then `op` is none */
     bool is_backward;
     uintptr_t site; /* backward: the forward call's */
     uint32_t layer; /* backward: the forward call's */

@@ -66,7 +66,7 @@ bool bl_cpu_has(const bl_cpu *cpu, const bl_launch *launch)
 {
     int op = launch->op;
     return cpu->entry[op][launch->dtype] != NULL || op == BL_OP_copy || op == BL_OP_sum_grad || op == BL_OP_matmul ||
-           op == BL_OP_custom;
+           launch->custom != NULL;
 }
 
 belay_code bl_cpu_dispatch(bl_cpu *cpu, const bl_launch *launch)
@@ -80,7 +80,7 @@ belay_code bl_cpu_dispatch(bl_cpu *cpu, const bl_launch *launch)
         bl_cpu_run_spread(cpu, launch);
     else if (launch->op == BL_OP_matmul)
         ran = bl_cpu_run_matmul(cpu, launch);
-    else if (launch->op == BL_OP_custom)
+    else if (launch->custom != NULL)
         bl_cpu_run_custom(cpu, launch, &bad);
     else if (entry == NULL)
         return BELAY_TYPE_DTYPE;
