@@ -17,7 +17,7 @@ struct bl_trace {
     bl_file_append *file;
     int64_t base, limit;
     uint64_t n_left_out;
-    bl_text line; /* kept, so that an event needs no memory of its own */
+    bl_text line;     /* kept, so that an event needs no memory of its own */
     bl_error failure; /* the first */
 };
 
