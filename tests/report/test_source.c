@@ -132,7 +132,7 @@ static void a_file_that_is_newer_than_the_program_is_not_quoted(void **state)
 }
 
 static uintptr_t noted;
-__attribute__((noinline)) static void note(const char *words)
+__attribute__((noinline, unused)) static void note(const char *words)
 {
     (void)words;
     noted = (uintptr_t)__builtin_return_address(0);
