@@ -34,6 +34,13 @@ typedef enum belay_memory_mode {
     BELAY_MEMORY_EXACT_LEFT = 4 /* likewise, beginning behind one */
 } belay_memory_mode;
 
+/* What becomes of an operation whose tensors lie on several devices. */
+typedef enum belay_place {
+    BELAY_PLACE_STRICT = 0, /* it is refused: place.device names two of them */
+    BELAY_PLACE_MOVE = 1    /* the others are copied to where the module's tensors lie, or the first: place.moved says so
+                               once for each line, belay_n_moved counts */
+} belay_place;
+
 /* Where a field has its default, the environment is asked, once, by belay_open:
  *
  *   BELAY_LAUNCH_BLOCKING  0, 1
@@ -48,6 +55,7 @@ typedef struct belay_options {
     void *log_state;
     int threads;                     /* 0: the processors that this process may use */
     belay_index_policy index_policy; /* 0: raise */
+    belay_place place;
     const char *journal;             /* path; NULL: a file in TMPDIR, removed by belay_close */
     bool no_journal;
     bool launch_blocking; /* a fault surfaces at the call that made it; on `cpu` it always does */
@@ -55,6 +63,7 @@ typedef struct belay_options {
     belay_memory_mode memory;
     bool poison;          /* fresh memory holds NaN, freed memory another pattern: what reads it is seen */
     bool trace_nonfinite; /* look at every output for Inf and NaN: slow */
+    const char *trace;    /* path of a time line for Perfetto, written as the run goes; NULL: none */
     int rank;             /* printed in reports */
 } belay_options;
 

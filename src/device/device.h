@@ -22,11 +22,22 @@ typedef struct bl_device bl_device;
 
 enum { BL_MAX_DEVICE_STREAMS = 8 };
 
+/* A launch that has run: when, in nanoseconds of base/clock.h. */
+typedef struct bl_device_ran {
+    int place, stream; /* place: as bl_device_options said */
+    int op;
+    uint64_t launch;
+    int64_t start, end;
+} bl_device_ran;
+
 typedef struct bl_device_options {
     int ordinal;
-    int threads;           /* 0: as many as this process may run on */
-    bl_memory_mode memory; /* how blocks lie */
-    bool poison;           /* fresh and freed blocks are filled with patterns */
+    int threads;                                        /* 0: as many as this process may run on */
+    bl_memory_mode memory;                              /* how blocks lie */
+    bool poison;                                        /* fresh and freed blocks are filled with patterns */
+    int place;                                          /* what the opener calls the device */
+    void (*ran)(void *state, const bl_device_ran *ran); /* told of every launch on any thread; NULL: nobody is */
+    void *ran_state;
 } bl_device_options;
 
 /* An illegal access: what is known of the first one. */

@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "kernel/custom.h"
 #include "launch/flight.h"
+#include "tensor/timeline.h"
 
 /* The launch record goes to the journal before the launch. */
 static void write_record(const bl_call *call, const bl_proof *p)
@@ -226,7 +228,10 @@ bool bl_launch_submit(bl_call *call, bl_proof *p)
     l->step = (uint32_t)context->step;
     l->site = bl_journal_site(context->journal, call->site != 0 ? call->site : context->site);
     write_record(call, p);
+    int64_t start = BL_UNLIKELY(context->trace != NULL) ? bl_clock_now() : 0;
     belay_code code = is_asynchronous ? put_asynchronous(call, p) : put_synchronous(call, p);
+    if (BL_UNLIKELY(start != 0))
+        bl_timeline_launch(context, l, p->place, start);
     if (BL_UNLIKELY(code != BELAY_OK)) {
         tell_refusal(call, p, code);
         drop_results(call);

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "tensor/place.h"
+#include "tensor/timeline.h"
 
 enum { MAX_CONTEXTS = 4096 };
 
@@ -111,6 +112,8 @@ static belay_code check_options(const belay_options *options, bl_error *error)
     if ((int)options->index_policy < 0 || options->index_policy > BELAY_INDEX_ZERO)
         return bl_error_set(error, BELAY_CONF_VALUE, "index_policy is %d, which is no policy",
                             (int)options->index_policy);
+    if ((int)options->place < 0 || options->place > BELAY_PLACE_MOVE)
+        return bl_error_set(error, BELAY_CONF_VALUE, "place is %d, which is none", (int)options->place);
     return BELAY_OK;
 }
 
@@ -124,6 +127,8 @@ static belay_code open_parts(belay_context *context, const belay_options *option
     /* The threads of the pool that a parent had are not in its child, where the pool would wait for them. */
     context->device_options = (bl_device_options){.threads = bl_caller_forks == 0 ? options->threads : 1};
     TRY(bl_modes_open(context, options, error));
+    if (options->trace != NULL)
+        TRY(bl_timeline_open(context, options->trace, error));
     TRY(bl_place_open(context, options->device != NULL ? options->device : "cpu", &context->here, error));
     context->device = context->places[context->here].device;
     TRY(open_journal(context, options, error));
@@ -140,7 +145,7 @@ static void free_oldest_grave(belay_context *context)
     grave->free(grave);
 }
 
-/* What is still in flight ends, and is told, before anything that it uses is freed. */
+/* What is still in flight ends, and is told, before anything that it uses is freed.  A second time it does nothing. */
 static void close_places(belay_context *context)
 {
     for (int i = 0; i < context->n_places; i++)
@@ -150,6 +155,8 @@ static void close_places(belay_context *context)
         context->fence_hooks->look(context);
         context->fence_hooks->close(context);
     }
+    if (context->trace != NULL)
+        bl_timeline_close(context);
 }
 
 static void free_context(belay_context *context)
@@ -231,6 +238,7 @@ belay_context *belay_open(const belay_options *options)
     context->log = options->log;
     context->log_state = options->log_state;
     context->policy = options->index_policy != BELAY_INDEX_DEFAULT ? options->index_policy : BELAY_INDEX_RAISE;
+    context->place = options->place;
     context->trace_nonfinite = options->trace_nonfinite;
     context->rank = options->rank;
     context->seed = options->seed;
@@ -273,8 +281,10 @@ int belay_close(belay_context *context)
     /* What is called from here on cannot close it again. */
     context->site =
         context->n_labels > 0 ? context->labels[context->n_labels - 1] : (uintptr_t)__builtin_return_address(0);
-    if (context->is_open)
+    if (context->is_open) {
+        close_places(context); /* whose faults count */
         bl_modes_close(context);
+    }
     int status = belay_code_status(context->is_open ? context->first_code : context->open_code);
     free_context(context);
     return status;

@@ -39,7 +39,8 @@ enum { BL_OWNER_NONE = 0, BL_OWNER_OBJECT = -1 }; /* else the depth of the scope
 typedef struct bl_slot {
     uint32_t generation;
     bool is_alive;
-    bool is_registered; /* a module's parameter or buffer */
+    bool is_registered; /* a module's parameter or buffer, or a view of one */
+    bool is_batch;      /* a loader's, or a view of one */
     bool requires_grad; /* a leaf that collects, or the output of a recorded op */
     uint8_t dtype;
     uint8_t rank;
@@ -176,7 +177,8 @@ struct belay_context {
     int n_guards;
     uint32_t guard_serial;
     bl_device_options device_options;
-    bl_fault_ring *ring; /* written by the kernels of all places */
+    struct bl_trace *trace; /* NULL: none */
+    bl_fault_ring *ring;    /* written by the kernels of all places */
     bl_stream streams[BL_MAX_STREAMS];
     bl_clock host_clock; /* what the host has waited for */
     bl_event *events;    /* by number, from events_begin on */
@@ -189,6 +191,7 @@ struct belay_context {
     belay_log_function log;
     void *log_state;
     belay_index_policy policy;
+    belay_place place;
     bool launch_blocking, trace_nonfinite;
     bl_modes modes;
     int rank;
@@ -241,6 +244,9 @@ struct belay_context {
     uint64_t n_corrected; /* indices that a policy clamped or zeroed */
     uintptr_t warned[BL_MAX_WARNED];
     int n_warned;
+    uint64_t n_moved; /* tensors that place move copied; told once at each of these sites */
+    uintptr_t moved_at[BL_MAX_WARNED];
+    int n_moved_at;
 
     bl_member *members;
     bl_grave *first_grave, *last_grave; /* the oldest first */

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "report/site.h"
-#include "tensor/context.h"
+#include "tensor/timeline.h"
 
 void bl_context_site(const belay_context *context, uintptr_t site, char *out, size_t size)
 {
@@ -148,6 +148,8 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
         context->window_faulted = true;
         context->ring->gate = 1;
     }
+    if (context->trace != NULL)
+        bl_timeline_fault(context, f);
     if (context->fault_observer != NULL)
         context->fault_observer(context->observer_state, f);
     if (context->log != NULL)

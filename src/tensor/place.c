@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "tensor/timeline.h"
 
 /* ---- places ---------------------------------------------------------------------------------------------------------- */
 
@@ -83,6 +84,7 @@ belay_code bl_place_open(belay_context *context, const char *name, int *out, bl_
         return bl_error_set(error, BELAY_SIZE_OVERFLOW, "the context uses %d devices, the most that it can",
                             BL_MAX_PLACES);
     bl_place place = {.device = NULL};
+    context->device_options.place = context->n_places;
     TRY(bl_device_open(name, &context->device_options, &place.device, error));
     place.stream = bl_place_enter_stream(context, context->n_places, 0);
     if (place.stream == BL_STREAM_NONE) {
@@ -92,6 +94,7 @@ belay_code bl_place_open(belay_context *context, const char *name, int *out, bl_
     }
     context->places[context->n_places] = place;
     *out = context->n_places++;
+    bl_timeline_name(context, *out, place.stream);
     return BELAY_OK;
 }
 
@@ -284,15 +287,18 @@ void bl_place_describe_stream(const belay_context *context, int number, char *ou
     if (stream->number == 0)
         snprintf(out, size, "%s", "");
     else if (name[0] != '\0')
-        snprintf(out, size, "stream %.40s", name);
+        snprintf(out, size, "%.40s", name);
     else
-        snprintf(out, size, "stream %d of %s", stream->number, context->places[stream->place].device->name);
+        snprintf(out, size, "%d of %s", stream->number, context->places[stream->place].device->name);
 }
 
 static void stream_words(const belay_context *context, int number, char *out, size_t size)
 {
-    bl_place_describe_stream(context, number, out, size);
-    if (out[0] == '\0')
+    char name[56];
+    bl_place_describe_stream(context, number, name, sizeof name);
+    if (name[0] != '\0')
+        snprintf(out, size, "stream %s", name);
+    else
         snprintf(out, size, "the default stream of %s", context->places[context->streams[number].place].device->name);
 }
 
@@ -311,7 +317,8 @@ void bl_place_describe_race(belay_context *context, const bl_storage *storage, b
     bl_context_site(context, address, site, sizeof site);
     snprintf(f->other_words, sizeof f->other_words, "%s at", race->is_write ? "written" : "read");
     snprintf(f->other_site, sizeof f->other_site, "%s", site);
-    snprintf(f->other_stream, sizeof f->other_stream, "%s", other);
+    bl_place_describe_stream(context, context->places[storage->place].stream, f->stream, sizeof f->stream);
+    bl_place_describe_stream(context, race->stream, f->other_stream, sizeof f->other_stream);
 }
 
 /* ---- fences ---------------------------------------------------------------------------------------------------------- */

@@ -16,6 +16,8 @@ void bl_places_close(belay_context *context);
 /* The same with the fault raised. */
 BL_MUST_USE belay_code bl_place_named(belay_context *context, const char *name, int *out);
 bool bl_place_is_named(const bl_device *device, const char *name);
+/* Makes a place the current one; returns the one before. */
+int bl_place_go(belay_context *context, int place);
 
 static inline bl_device *bl_slot_device(const belay_context *context, const bl_slot *slot)
 {
@@ -78,7 +80,7 @@ typedef struct bl_race {
     const bl_use *use;
 } bl_race;
 bl_race bl_place_race(belay_context *context, const bl_storage *storage, bool writes);
-/* Words for a stream of the context, by its number: "stream copy", "stream 1 of sim:0"; "" for a default one. */
+/* The name of a stream of the context, by its number there: "copy", "1 of sim:0"; "" for a default one. */
 void bl_place_describe_stream(const belay_context *context, int stream, char *out, size_t size);
 /* Fills in words and sites of life.stream; the rest is the caller's. */
 void bl_place_describe_race(belay_context *context, const bl_storage *storage, bool writes, const bl_race *race,

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "tensor/place.h"
+#include "tensor/timeline.h"
 
 /* ---- handles --------------------------------------------------------------------------------------------------------- */
 
@@ -61,15 +62,16 @@ belay_stream belay_stream_open(belay_context *context, const char *name)
         return (belay_stream){0};
     }
     context->streams[stream].name = bl_journal_text(context->journal, name != NULL ? name : "");
+    bl_timeline_name(context, context->here, stream);
     return handle_of(context, stream);
 }
 
 void belay_stream_close(belay_stream handle)
 {
     belay_context *context = bl_context_find(handle.context);
+    BL_ENTER(context);
     if (context == NULL)
         return;
-    BL_ENTER(context);
     int number = use_stream(context, handle);
     if (number == BL_STREAM_NONE || context->streams[number].number == 0)
         return;
@@ -92,9 +94,9 @@ belay_stream belay_stream_current(belay_context *context)
 belay_stream belay_stream_use(belay_stream handle)
 {
     belay_context *context = bl_context_find(handle.context);
+    BL_ENTER(context);
     if (context == NULL)
         return (belay_stream){0};
-    BL_ENTER(context);
     int number = use_stream(context, handle);
     if (number == BL_STREAM_NONE)
         return (belay_stream){0};
@@ -107,9 +109,9 @@ belay_stream belay_stream_use(belay_stream handle)
 belay_code belay_stream_synchronise(belay_stream handle)
 {
     belay_context *context = bl_context_find(handle.context);
-    if (context == NULL)
-        return BELAY_LIFE_STALE;
     BL_ENTER(context);
+    if (context == NULL)
+        return bl_caller_code(BELAY_LIFE_STALE);
     int number = use_stream(context, handle);
     if (number == BL_STREAM_NONE)
         return BELAY_LIFE_STALE;
@@ -137,9 +139,9 @@ static void forget_old_events(belay_context *context)
 belay_event belay_event_record(belay_stream handle)
 {
     belay_context *context = bl_context_find(handle.context);
+    BL_ENTER(context);
     if (context == NULL)
         return (belay_event){0};
-    BL_ENTER(context);
     int number = use_stream(context, handle);
     if (number == BL_STREAM_NONE)
         return (belay_event){0};
@@ -175,9 +177,9 @@ static const bl_event *find_event(belay_context *context, belay_event handle, bo
 belay_code belay_stream_wait(belay_stream handle, belay_event event)
 {
     belay_context *context = bl_context_find(handle.context);
-    if (context == NULL)
-        return BELAY_LIFE_STALE;
     BL_ENTER(context);
+    if (context == NULL)
+        return bl_caller_code(BELAY_LIFE_STALE);
     bool is_known;
     int number = use_stream(context, handle);
     const bl_event *e = number != BL_STREAM_NONE ? find_event(context, event, &is_known) : NULL;
@@ -189,9 +191,9 @@ belay_code belay_stream_wait(belay_stream handle, belay_event event)
 belay_code belay_event_synchronise(belay_event event)
 {
     belay_context *context = bl_context_find(event.context);
-    if (context == NULL)
-        return BELAY_LIFE_STALE;
     BL_ENTER(context);
+    if (context == NULL)
+        return bl_caller_code(BELAY_LIFE_STALE);
     bool is_known;
     const bl_event *e = find_event(context, event, &is_known);
     if (!is_known)
@@ -205,9 +207,9 @@ belay_code belay_event_synchronise(belay_event event)
 bool belay_event_is_done(belay_event event)
 {
     belay_context *context = bl_context_find(event.context);
+    BL_ENTER(context);
     if (context == NULL)
         return false;
-    BL_ENTER(context);
     bool is_known;
     const bl_event *e = find_event(context, event, &is_known);
     if (e == NULL)

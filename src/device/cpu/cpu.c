@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "device/cpu/blas.h"
 #include "device/cpu/kernel.h"
@@ -95,10 +96,25 @@ belay_code bl_cpu_dispatch(bl_cpu *cpu, const bl_launch *launch)
     return ran ? BELAY_OK : BELAY_MEM_EXHAUSTED;
 }
 
+void bl_cpu_tell_ran(const bl_cpu *cpu, int stream, const bl_launch *launch, int64_t start)
+{
+    cpu->options.ran(cpu->options.ran_state, &(bl_device_ran){.place = cpu->options.place,
+                                                              .stream = stream,
+                                                              .op = launch->op,
+                                                              .launch = launch->serial,
+                                                              .start = start,
+                                                              .end = bl_clock_now()});
+}
+
 static belay_code run(bl_device *device, int stream, const bl_launch *launch)
 {
-    (void)stream;
-    return bl_cpu_dispatch((bl_cpu *)device, launch);
+    bl_cpu *cpu = (bl_cpu *)device;
+    if (BL_LIKELY(cpu->options.ran == NULL))
+        return bl_cpu_dispatch(cpu, launch);
+    int64_t start = bl_clock_now();
+    belay_code code = bl_cpu_dispatch(cpu, launch);
+    bl_cpu_tell_ran(cpu, stream, launch, start);
+    return code;
 }
 
 static void *take(bl_device *device, int64_t n_bytes) { return bl_pool_take(((bl_cpu *)device)->pool, n_bytes); }
@@ -247,6 +263,7 @@ static belay_code open_cpu(const bl_device_options *options, bl_device **out, bl
     cpu->device = (bl_device){.api = &bl_device_cpu, .ordinal = 0};
     snprintf(cpu->device.name, sizeof cpu->device.name, "cpu");
     cpu->threads = n_threads;
+    cpu->options = *options;
     cpu->traps = true;
     cpu->is_serial = options->memory == BL_MEMORY_EXACT || options->memory == BL_MEMORY_EXACT_LEFT;
     bl_cpu_fill_entries(cpu);

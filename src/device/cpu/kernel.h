@@ -45,6 +45,7 @@ typedef struct bl_cpu {
     bl_pool *pool;    /* tensors */
     bl_pool *scratch; /* of kernels */
     int threads;
+    bl_device_options options;
     bool traps;     /* an illegal access of a user's kernel ends that kernel here */
     bool is_serial; /* a user's kernel runs on one thread */
     const bl_cpu_entry *entry[BL_N_OPS][BELAY_N_DTYPES];
@@ -56,6 +57,8 @@ void bl_cpu_fill_entries(bl_cpu *cpu);
 bool bl_cpu_has(const bl_cpu *cpu, const bl_launch *launch);
 /* place.cpu when the processor lacks instructions. */
 belay_code bl_cpu_check_processor(bl_error *error);
+/* Tells who opened the device that a launch has run. */
+void bl_cpu_tell_ran(const bl_cpu *cpu, int stream, const bl_launch *launch, int64_t start);
 /* Runs a launch on the calling thread (and `threads` - 1 more) and publishes its bad elements. */
 belay_code bl_cpu_dispatch(bl_cpu *cpu, const bl_launch *launch);
 

@@ -3,6 +3,7 @@
  * not its own ends it and loses the device. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "device/sim/sim.h"
 #include "device/trap.h"
 
@@ -75,7 +76,10 @@ static void execute_launch(bl_sim_queue *queue, const bl_launch *launch)
         return;
     if (is_product)
         pthread_mutex_lock(&blas_lock);
+    int64_t start = queue->cpu.options.ran != NULL ? bl_clock_now() : 0;
     bool ended = run_trapped(queue->sim, launch->serial, run_launch, &run);
+    if (start != 0)
+        bl_cpu_tell_ran(&queue->cpu, queue->number, launch, start);
     if (is_product)
         pthread_mutex_unlock(&blas_lock);
     if (!ended || run.code == BELAY_OK)

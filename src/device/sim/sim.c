@@ -86,6 +86,8 @@ static belay_code add_queue(bl_sim *sim, int stream)
     bl_sim_queue *queue = bl_sim_queue_new(sim, sim->counted[stream]);
     if (queue == NULL)
         return BELAY_MEM_EXHAUSTED;
+    queue->number = stream;
+    queue->cpu.options = sim->options;
     if (!sim->engine->start(queue)) {
         bl_sim_queue_release(queue);
         return BELAY_MEM_EXHAUSTED;
@@ -150,6 +152,7 @@ static belay_code open_sim(const bl_device_options *options, bl_device **out, bl
     bl_sim *sim = bl_alloc(1, sizeof *sim);
     if (sim == NULL)
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to open device sim:%d", options->ordinal);
+    sim->options = *options;
     sim->device = (bl_device){.api = &bl_device_sim, .ordinal = options->ordinal};
     snprintf(sim->device.name, sizeof sim->device.name, "sim:%d", options->ordinal);
     sim->process = getpid();

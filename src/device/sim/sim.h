@@ -46,6 +46,7 @@ struct bl_sim_queue {
     pthread_cond_t changed;
     bl_sim_command *first, *last;
     uint64_t put, passed;
+    int number; /* of the stream */
     int holders;
     bool is_ending; /* its thread ends when it is empty */
     bl_sim *sim;
@@ -76,7 +77,8 @@ struct bl_sim {
     pid_t process; /* that opened it */
     uint64_t seed, n_draws;
     bl_sim_queue *queue[BL_MAX_DEVICE_STREAMS]; /* NULL where there is no stream */
-    uint64_t counted[BL_MAX_DEVICE_STREAMS];    /* commands of the streams that had that number before */
+    bl_device_options options;
+    uint64_t counted[BL_MAX_DEVICE_STREAMS]; /* commands of the streams that had that number before */
     /* Set once, by the thread whose kernel went astray; `access` is written before. */
     pthread_mutex_t loss_lock;
     bool is_lost;
