@@ -14,8 +14,7 @@ static belay_tensor causal_mask(golden *g, int64_t n_queries, int64_t n_keys)
     for (int64_t i = 0; i < n_queries && mask != NULL; i++)
         for (int64_t j = 0; j < n_keys; j++)
             mask[i * n_keys + j] = j <= i;
-    belay_tensor tensor =
-        belay_tensor_from(g->context, BELAY_BOOL, belay_shape2(n_queries, n_keys), mask, n_queries * n_keys);
+    belay_tensor tensor = golden_from(g, BELAY_BOOL, belay_shape2(n_queries, n_keys), mask, n_queries * n_keys);
     free(mask);
     return tensor;
 }
@@ -26,9 +25,10 @@ static belay_tensor attend(golden *g, belay_tensor q, belay_tensor k, belay_tens
     belay_shape of_q = belay_tensor_shape(q), of_k = belay_tensor_shape(k);
     double width = (double)of_q.size[of_q.rank - 1];
     belay_tensor scores = belay_affine(belay_matmul(q, belay_transpose(k, -2, -1)), 1 / sqrt(width), 0);
+    const float never = -INFINITY;
     if (is_causal)
         scores = belay_where(causal_mask(g, of_q.size[of_q.rank - 2], of_k.size[of_k.rank - 2]), scores,
-                             belay_full(g->context, BELAY_F32, belay_shape0(), -(double)INFINITY));
+                             golden_from(g, BELAY_F32, belay_shape0(), &never, sizeof never));
     return belay_matmul(belay_softmax(scores, -1), v);
 }
 

@@ -119,7 +119,9 @@ static void run_schedule(golden *g, const belay_schedule *schedule)
 {
     double lr[MAX_STEPS] = {0};
     int n_steps = (int)golden_number(g, "steps");
-    belay_tensor p = belay_tensor_requires_grad_set(belay_zeros(g->context, BELAY_F32, belay_shape1(1)), true);
+    const float zero = 0;
+    belay_tensor p = golden_from(g, BELAY_F32, belay_shape1(1), &zero, sizeof zero);
+    belay_tensor_requires_grad_set(p, true);
     belay_sgd_options options = {.lr = golden_number(g, "base_lr"), .schedule = *schedule};
     belay_optimizer *o = belay_sgd_over(g->context, &p, 1, &options);
     for (int step = 0; step < n_steps && step < MAX_STEPS; step++) {

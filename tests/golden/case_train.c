@@ -87,7 +87,10 @@ static belay_module *text_model(golden *g, belay_text_model model)
                                              .embed = (int64_t)golden_number(g, "dim"),
                                              .hidden = (int64_t)golden_number(g, "hidden")};
     options.layers = model == BELAY_TEXT_LSTM ? (int)golden_number(g, "layers") : 0;
-    return belay_text_classifier(g->context, &options);
+    belay_device_guard there = golden_there(g);
+    belay_module *made = belay_text_classifier(g->context, &options);
+    golden_back(there);
+    return made;
 }
 
 static void train_lstm(golden *g)
@@ -131,11 +134,10 @@ static void train_mlp(golden *g)
     belay_sgd_options options = golden_sgd_options(g);
     belay_mlp_options sizes = {.sizes = {(int64_t)golden_number(g, "in_features"), (int64_t)golden_number(g, "hidden"),
                                          (int64_t)golden_number(g, "out_features")}};
-    training t = {.g = g,
-                  .model = belay_mlp(g->context, &sizes),
-                  .loss = mlp_loss,
-                  .n_micro = (int)golden_number(g, "steps"),
-                  .accumulate = 1};
+    belay_device_guard there = golden_there(g);
+    belay_module *model = belay_mlp(g->context, &sizes);
+    golden_back(there);
+    training t = {.g = g, .model = model, .loss = mlp_loss, .n_micro = (int)golden_number(g, "steps"), .accumulate = 1};
     t.optimizer = belay_sgd(t.model, &options);
     train(&t);
 }

@@ -8,6 +8,18 @@ add_test(NAME golden/pytorch
   COMMAND belay_golden ${CMAKE_CURRENT_SOURCE_DIR}/golden/data ${CMAKE_CURRENT_SOURCE_DIR}/golden/not_run.txt)
 set_tests_properties(golden/pytorch PROPERTIES TIMEOUT 600 ENVIRONMENT "${belay_test_environment}")
 
+# The same files on sim:1 while sim:0 is the current device, beside the cpu: the same bits.
+foreach(seed 11 "")
+  set(name golden/sim)
+  if(seed STREQUAL "")
+    set(name golden/sim_free)
+  endif()
+  add_test(NAME ${name}
+    COMMAND belay_golden ${CMAKE_CURRENT_SOURCE_DIR}/golden/data ${CMAKE_CURRENT_SOURCE_DIR}/golden/not_run.txt
+    --device sim:1)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 ENVIRONMENT "${belay_test_environment};BELAY_SIM_SEED=${seed}")
+endforeach()
+
 # The runner can fail: golden/wrong/tanh.safetensors is data/tanh.safetensors with 0.25 added to one gradient.
 add_test(NAME golden/names_a_wrong_value COMMAND belay_golden ${CMAKE_CURRENT_SOURCE_DIR}/golden/wrong)
 set_tests_properties(golden/names_a_wrong_value PROPERTIES ENVIRONMENT "${belay_test_environment}"

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The golden runner:  golden FOLDER [LIST]
+/* The golden runner:  golden FOLDER [LIST] [--device NAME]
  *
  * Runs every .safetensors file of FOLDER that make_golden.py wrote, prints each value that does not match, and the
  * files that it did not run, one a line.  With LIST the files not run must be those that it names.  Ends with 1 when
- * something does not match. */
+ * something does not match.
+ *
+ * With --device each file runs on the cpu and then there, while sim:0 is the current device: both give the same bits. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,14 +59,19 @@ static void check_coverage(golden *g)
     }
 }
 
-/* Opens a context for the file and runs it. */
-static void run_case(golden *g, const golden_op *op)
+/* Opens a context for the file and runs it on that device, NULL: the only one. */
+static void run_on(golden *g, const golden_op *op, const char *device)
 {
+    g->n_leaves = g->n_outputs = 0;
+    g->bits = false;
+    g->bits_told = 14695981039346656037u;
+    g->device = device != NULL ? device : "cpu";
     g->rtol = golden_number(g, "rtol");
     g->atol = golden_number(g, "atol");
     g->scale = 1;
     g->is_compared = bl_alloc(bl_safetensors_n_entries(g->file), sizeof *g->is_compared);
-    g->context = belay_open(&(belay_options){.log = remember, .log_state = g, .no_journal = true});
+    g->context = belay_open(&(belay_options){
+        .device = device != NULL ? "sim:0" : "cpu", .log = remember, .log_state = g, .no_journal = true});
     if (g->is_compared == NULL) {
         golden_fail(g, "no memory");
     } else {
@@ -78,9 +85,20 @@ static void run_case(golden *g, const golden_op *op)
     bl_free(g->is_compared);
 }
 
+static void run_case(golden *g, const golden_op *op, const char *device)
+{
+    run_on(g, op, NULL);
+    uint64_t bits = g->bits_told;
+    if (device == NULL || g->is_skipped)
+        return;
+    run_on(g, op, device);
+    if (g->bits_told != bits)
+        golden_fail(g, "%s gives other bits than the cpu", device);
+}
+
 typedef enum outcome { PASSED, FAILED, NOT_RUN } outcome;
 
-static outcome run_file(const char *folder, const char *label)
+static outcome run_file(const char *folder, const char *label, const char *device)
 {
     char path[4096];
     bl_error error = {0};
@@ -95,7 +113,7 @@ static outcome run_file(const char *folder, const char *label)
     } else {
         const golden_op *op = find_op(golden_text(g, "op"));
         if (op != NULL)
-            run_case(g, op);
+            run_case(g, op, device);
         result = op == NULL || g->is_skipped ? NOT_RUN : g->n_failures > 0 ? FAILED : PASSED;
         bl_safetensors_close(g->file);
     }
@@ -145,8 +163,13 @@ static int by_bytes(const struct dirent **a, const struct dirent **b) { return s
 int main(int argc, char **argv)
 {
     struct dirent **entry;
+    const char *device = NULL;
+    if (argc > 3 && strcmp(argv[argc - 2], "--device") == 0) {
+        device = argv[argc - 1];
+        argc -= 2;
+    }
     if (argc < 2 || argc > 3) {
-        fprintf(stderr, "usage: golden FOLDER [LIST]\n");
+        fprintf(stderr, "usage: golden FOLDER [LIST] [--device NAME]\n");
         return 2;
     }
     int n = scandir(argv[1], &entry, is_golden, by_bytes), count[3] = {0};
@@ -157,7 +180,7 @@ int main(int argc, char **argv)
     bl_text not_run = {0};
     for (int i = 0; i < n; i++) {
         entry[i]->d_name[strlen(entry[i]->d_name) - strlen(".safetensors")] = '\0';
-        outcome result = run_file(argv[1], entry[i]->d_name);
+        outcome result = run_file(argv[1], entry[i]->d_name, device);
         count[result]++;
         if (result == NOT_RUN)
             bl_text_format(&not_run, "%s\n", entry[i]->d_name);

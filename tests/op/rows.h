@@ -153,6 +153,16 @@ static inline bl_call row_call(belay_context *context, const row_inputs *r, bela
     return call;
 }
 
+/* Runs it, what has no inputs too, where tensors are made. */
+static inline bool row_run(bl_call *call)
+{
+    bool is_maker = call->n_in == 0 && made_at != NULL;
+    belay_device_guard guard = is_maker ? belay_device_guard_open(call->context, made_at) : (belay_device_guard){0};
+    bool ran = bl_launch_run(call);
+    belay_device_guard_close(guard);
+    return ran;
+}
+
 /* Sizes of every symbol: `each` but for the row's digits. */
 static inline void sizes_all(int64_t size[8], int64_t each)
 {

@@ -38,7 +38,7 @@ static double worst_ulp(function f, reference true_value, double end, uint32_t s
             x[n++] = float_of(bits | 0x80000000u);
         }
         belay_scope scope = belay_scope_open(context);
-        belay_tensor out = f(belay_tensor_from(context, BELAY_F32, belay_shape1(n), x, n * 4));
+        belay_tensor out = f(from_bytes(context, BELAY_F32, belay_shape1(n), x, n * 4));
         assert_int_equal(belay_tensor_read(out, y, n * 4), BELAY_OK);
         belay_scope_close(scope);
         for (int i = 0; i < n; i++) {
@@ -88,7 +88,7 @@ static void gelu_is_within_its_bound(void **state)
     belay_context *context = open_with(1);
     for (int i = 0; i < 4096; i++)
         x[i] = (float)(i - 2048) / 128;
-    belay_tensor out = belay_gelu(belay_tensor_from(context, BELAY_F32, belay_shape1(4096), x, sizeof x));
+    belay_tensor out = belay_gelu(from_bytes(context, BELAY_F32, belay_shape1(4096), x, sizeof x));
     assert_int_equal(belay_tensor_read(out, y, sizeof y), BELAY_OK);
     for (int i = 0; i < 4096; i++)
         assert_true(is_near((double)y[i], true_gelu((double)x[i]), 4e-7, 5e-7));

@@ -73,7 +73,7 @@ static void maps_are_their_formulas(void **state)
                 fail_msg("row %s has no formula in this test", bl_kernel_rows[op].name);
         }
         bl_call call = row_call(context, &r, BELAY_F64, NULL);
-        assert_true(bl_launch_run(&call));
+        assert_true(row_run(&call));
         assert_numbers(bl_kernel_rows[op].name, call.out[0], want, 1e-14, 1e-15);
         row_free(&r);
     }
@@ -119,7 +119,7 @@ static void assert_column(const row_inputs *r, int dtype)
     belay_context *context = open_with(1);
     const char *name = bl_kernel_rows[r->op].name;
     bl_call wide = row_call(context, r, BELAY_F64, NULL), narrow = row_call(context, r, (belay_dtype)dtype, NULL);
-    if (!bl_launch_run(&wide) || !bl_launch_run(&narrow))
+    if (!row_run(&wide) || !row_run(&narrow))
         fail_msg("%s did not run on %s: %s", name, belay_dtype_name((belay_dtype)dtype), told);
     assert_int_equal(wide.n_out, narrow.n_out);
     for (int o = 0; o < wide.n_out; o++) {
@@ -231,7 +231,7 @@ static belay_tensor choose(belay_context *c, const belay_tensor *in, void *s)
 {
     (void)s;
     const uint8_t bits[] = {1, 0, 1};
-    return belay_where(belay_tensor_from(c, BELAY_BOOL, belay_shape2(3, 1), bits, 3), in[0], in[1]);
+    return belay_where(from_bytes(c, BELAY_BOOL, belay_shape2(3, 1), bits, 3), in[0], in[1]);
 }
 
 static void gradients_of_broadcast_operands_add_up(void **state)

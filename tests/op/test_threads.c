@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The number of threads changes no bit: every row, and the walks back through sums and indices. */
+/* The number of threads changes no bit, nor does a software device that is not the current one: every row, and the walks
+ * back through sums and indices. */
 #include "op/rows.h"
 
 /* Sizes by which the largest operand has enough work for five threads. */
@@ -10,6 +11,27 @@ static void sizes_large(int op, int64_t size[8])
     for (int k = 0; k < s->n_in + s->n_out; k++)
         axes = s->operand[k].n_axes > axes ? s->operand[k].n_axes : axes;
     sizes_all(size, (int64_t)pow(200000, 1.0 / axes) + 1);
+}
+
+/* One after the other: the cpu with ever more threads, then sim:1 while sim:0 is current, by a seed and free. */
+static const struct {
+    const char *words, *place, *seed;
+    int threads;
+} runs[] = {
+    {"1 thread", NULL, "", 1},       {"2 threads", NULL, "", 2},
+    {"5 threads", NULL, "", 5},      {"sim:1, by a seed", "sim:1", "11", 1},
+    {"sim:1, free", "sim:1", "", 1},
+};
+enum { N_RUNS = sizeof runs / sizeof runs[0] };
+
+static belay_context *open_run(int r)
+{
+    setenv("BELAY_SIM_SEED", runs[r].seed, 1);
+    if (runs[r].place == NULL)
+        unsetenv("BELAY_TEST_PLACE");
+    else
+        setenv("BELAY_TEST_PLACE", runs[r].place, 1);
+    return open_with(runs[r].threads);
 }
 
 static uint64_t hash_of(belay_tensor tensor)
@@ -24,10 +46,9 @@ static uint64_t hash_of(belay_tensor tensor)
     return hash;
 }
 
-static void every_row_has_the_same_bits_on_any_number_of_threads(void **state)
+static void every_row_has_the_same_bits_on_any_number_of_threads_and_on_sim(void **state)
 {
     (void)state;
-    const int threads[] = {1, 2, 5};
     for (int op = 1; op < BL_N_OPS; op++) {
         if (!row_runs_here(op) || strncmp(bl_kernel_rows[op].name, "lstm", 4) == 0)
             continue;
@@ -38,15 +59,17 @@ static void every_row_has_the_same_bits_on_any_number_of_threads(void **state)
         for (int k = 0; k < r.n; k++)
             for (int64_t i = 0; r.dtype[k] == BL_SIGNATURE_COLUMN && i < count_of(r.shape[k]); i++)
                 r.v[k][i] = op == BL_OP_cast_ids ? r.v[k][i] : r.v[k][i] + draw(0, 0.03);
-        uint64_t hash[3][BL_MAX_OUT];
-        for (int t = 0; t < 3; t++) {
-            belay_context *context = open_with(threads[t]);
+        uint64_t hash[BL_MAX_OUT], now;
+        for (int t = 0; t < N_RUNS; t++) {
+            belay_context *context = open_run(t);
             bl_call call = row_call(context, &r, BELAY_F32, NULL);
-            assert_true(bl_launch_run(&call));
+            assert_true(row_run(&call));
             for (int o = 0; o < call.n_out; o++) {
-                hash[t][o] = hash_of(call.out[o]);
-                if (hash[t][o] != hash[0][o])
-                    fail_msg("%s: output %d differs between 1 and %d threads", bl_kernel_rows[op].name, o, threads[t]);
+                now = hash_of(call.out[o]);
+                hash[o] = t == 0 ? now : hash[o];
+                if (now != hash[o])
+                    fail_msg("%s: output %d differs between %s and %s", bl_kernel_rows[op].name, o, runs[0].words,
+                             runs[t].words);
             }
             close_clean(context);
         }
@@ -55,7 +78,7 @@ static void every_row_has_the_same_bits_on_any_number_of_threads(void **state)
 }
 
 /* Products, copies between layouts and dtypes, and a whole walk back. */
-static void a_walk_back_has_the_same_bits_on_any_number_of_threads(void **state)
+static void a_walk_back_has_the_same_bits_on_any_number_of_threads_and_on_sim(void **state)
 {
     (void)state;
     enum { ROWS = 700, WIDTH = 96, TABLE = 50, CLASSES = 300 };
@@ -67,14 +90,13 @@ static void a_walk_back_has_the_same_bits_on_any_number_of_threads(void **state)
         ids[i] = (int64_t)draw(0, TABLE);
         labels[i] = (int64_t)draw(0, CLASSES);
     }
-    const int threads[] = {1, 2, 5};
     uint64_t first[3] = {0};
-    for (int t = 0; t < 3; t++) {
-        belay_context *context = open_with(threads[t]);
+    for (int t = 0; t < N_RUNS; t++) {
+        belay_context *context = open_run(t);
         belay_tensor e = tensor_of(context, BELAY_F32, belay_shape2(TABLE, WIDTH), table);
         belay_tensor w = tensor_of(context, BELAY_F32, belay_shape2(CLASSES, WIDTH), weight);
-        belay_tensor i = belay_tensor_from(context, BELAY_I64, belay_shape1(ROWS), ids, sizeof ids);
-        belay_tensor l = belay_tensor_from(context, BELAY_I64, belay_shape1(ROWS), labels, sizeof labels);
+        belay_tensor i = from_bytes(context, BELAY_I64, belay_shape1(ROWS), ids, sizeof ids);
+        belay_tensor l = from_bytes(context, BELAY_I64, belay_shape1(ROWS), labels, sizeof labels);
         belay_tensor_requires_grad_set(e, true);
         belay_tensor_requires_grad_set(w, true);
         belay_tensor x = belay_contiguous(belay_transpose(belay_embedding(e, i, NULL), 0, 1));
@@ -93,8 +115,8 @@ static void a_walk_back_has_the_same_bits_on_any_number_of_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_has_the_same_bits_on_any_number_of_threads),
-        cmocka_unit_test(a_walk_back_has_the_same_bits_on_any_number_of_threads),
+        cmocka_unit_test(every_row_has_the_same_bits_on_any_number_of_threads_and_on_sim),
+        cmocka_unit_test(a_walk_back_has_the_same_bits_on_any_number_of_threads_and_on_sim),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
