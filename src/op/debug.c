@@ -233,7 +233,7 @@ static void tell_guarded(const guard *g)
 
 static belay_code begin_guard(guard *g, belay_context *context, bool has_function)
 {
-    bl_enter call __attribute__((cleanup(bl_enter_end))) = bl_enter_call(context, g->site);
+    __attribute__((cleanup(bl_enter_end), unused)) bl_enter call = bl_enter_call(context, g->site);
     if (!belay_is_open(context))
         return bl_caller_code(BELAY_CONF_ORDER);
     bl_modes_look(context);
