@@ -29,6 +29,8 @@
 #define BL_TABLE_ALIVE   4096
 #endif
 
+#define BL_RING_FULL (~UINT64_C(0) >> (64 - BL_RING_FAULTS))
+
 /* One launch's bad elements: the lowest and how many. */
 typedef struct bl_fault_record {
     uint64_t published; /* slot number + 1, stored last with release order */
@@ -48,7 +50,7 @@ typedef struct bl_fault_record {
 
 /* Written by kernels, read by the host at a fence; on CUDA it lies in mapped host memory. */
 typedef struct bl_fault_ring {
-    uint64_t claimed; /* next slot; may pass the capacity */
+    uint64_t claimed; /* a bit a slot, set by the kernel that takes it, cleared by the host that has read it */
     uint64_t dropped; /* launches that got no record */
     uint32_t gate;    /* nonzero: the window has a fault, updates write nothing */
     uint32_t found_inf;

@@ -17,6 +17,7 @@ struct bl_flights {
     bl_batch_origin *origin; /* of the batch in work, once a launch has needed it */
     uint64_t origin_batch;   /* which batch that is */
     bool is_looking;
+    int64_t n_records; /* flights whose fault is not told yet */
 };
 
 static bl_flight *flight_of(belay_context *context, uint64_t serial)
@@ -79,7 +80,7 @@ static void land(belay_context *context, bl_flight *flight)
 {
     for (int k = 0; k < BL_MAX_OPERANDS; k++)
         if (flight->held[k] != NULL)
-            bl_storage_release(context, flight->held[k]);
+            bl_storage_land(context, flight->held[k]);
     origin_release(flight->origin);
     bl_custom_release(flight->custom);
     flight->custom = NULL;
@@ -88,11 +89,18 @@ static void land(belay_context *context, bl_flight *flight)
     flight->serial = 0;
 }
 
+/* The host has waited for it. */
+static bool is_waited_for(const belay_context *context, const bl_flight *flight)
+{
+    return !context->streams[flight->stream].is_open ||
+           bl_clock_is_behind(&context->host_clock, flight->stream, flight->number);
+}
+
 static bool has_landed(belay_context *context, const bl_flight *flight)
 {
     bl_device *device = context->places[flight->place].device;
     const bl_stream *stream = &context->streams[flight->stream];
-    return !stream->is_open || device->api->stream_passed(device, stream->number) >= flight->number;
+    return is_waited_for(context, flight) || device->api->stream_passed(device, stream->number) >= flight->number;
 }
 
 static bool is_index(const bl_signature *s, int op, int k)
@@ -109,6 +117,7 @@ static void fill(bl_flight *f, const bl_call *call, const bl_proof *p)
     f->stream = place->stream;
     f->op = call->op;
     f->is_backward = call->is_backward || context->in_backward;
+    f->gates = p->launch.gates;
     f->site = call->site != 0 ? call->site : context->site;
     f->layer = call->layer != 0 ? call->layer : context->layer_text;
     f->step = context->step;
@@ -136,7 +145,7 @@ void bl_flight_begin(const bl_call *call, const bl_proof *p)
         if (slot == NULL)
             continue;
         f->held[k] = slot->storage;
-        slot->storage->holders++;
+        slot->storage->flights++;
         has_index = true;
     }
     f->origin = has_index ? origin_hold(context) : NULL;
@@ -145,86 +154,90 @@ void bl_flight_begin(const bl_call *call, const bl_proof *p)
 /* ---- telling --------------------------------------------------------------------------------------------------------- */
 
 /* The walk back meets a bad index of the forward again. */
-static bool is_echo(const belay_context *context, const bl_flight *flight, const bl_fault_record *r)
+static bool is_echo(const belay_context *context, const bl_flight *flight)
 {
-    return flight->is_backward && r->policy == BELAY_INDEX_RAISE && context->window_faulted;
+    return flight->is_backward && flight->record.policy == BELAY_INDEX_RAISE && context->window_faulted;
 }
 
-/* Of the records behind a fault of a forward, those that the walk back met again. */
-static uint64_t n_echoes(belay_context *context, const bl_fault_record *later, int n)
+/* Of the faults behind one of a forward, those that the walk back over the same call met again. */
+static uint64_t n_echoes(const bl_flight *flight, bl_flight *const *later, int n)
 {
     uint64_t echoes = 0;
-    for (int i = 0; i < n; i++) {
-        const bl_flight *flight = flight_of(context, later[i].launch);
-        echoes += flight->serial == later[i].launch && flight->is_backward && later[i].policy == BELAY_INDEX_RAISE;
-    }
+    for (int i = 0; i < n && !flight->is_backward; i++)
+        echoes += later[i]->is_backward && later[i]->site == flight->site && later[i]->layer == flight->layer &&
+                  later[i]->record.policy == BELAY_INDEX_RAISE;
     return echoes;
 }
 
-static int by_launch(const void *a, const void *b)
+static void tell(belay_context *context, bl_flight *flight, bl_flight *const *later, int n)
 {
-    uint64_t x = ((const bl_fault_record *)a)->launch, y = ((const bl_fault_record *)b)->launch;
-    return x < y ? -1 : x > y;
+    bl_fault_record record = flight->record;
+    flight->has_record = false;
+    context->flights->n_records--;
+    if (is_echo(context, flight))
+        return;
+    bl_tell_record(context, flight, &record, n_echoes(flight, later, n));
 }
 
-/* Takes the records that kernels have published since the last look: all, or those of one launch. */
-static int take_records(belay_context *context, uint64_t launch, bl_fault_record *out)
+/* Takes the record of a slot that a kernel has published; the slot is free then. */
+static bool take_record(bl_fault_ring *ring, int slot, uint64_t launch, bl_fault_record *out)
 {
-    bl_fault_ring *ring = context->ring;
-    int n = 0;
-    for (uint64_t slot = 0; slot < BL_RING_FAULTS; slot++) {
-        bl_fault_record *r = &ring->record[slot];
-        bool is_there = __atomic_load_n(&r->published, __ATOMIC_ACQUIRE) == slot + 1;
-        if (!is_there || (launch != 0 && r->launch != launch))
-            continue;
-        out[n++] = *r;
-        __atomic_store_n(&r->published, 0, __ATOMIC_RELAXED);
-    }
-    qsort(out, (size_t)n, sizeof *out, by_launch);
-    return n;
-}
-
-/* The ring starts anew when no kernel is left that could write to it. */
-static bool is_idle(belay_context *context)
-{
-    for (int s = 0; s < BL_MAX_STREAMS; s++) {
-        const bl_stream *stream = &context->streams[s];
-        if (!stream->is_open || !bl_place_is_asynchronous(context, stream->place))
-            continue;
-        bl_device *device = context->places[stream->place].device;
-        if (device->api->stream_passed(device, stream->number) < device->api->stream_put(device, stream->number))
-            return false;
-    }
+    bl_fault_record *r = &ring->record[slot];
+    if (__atomic_load_n(&r->published, __ATOMIC_ACQUIRE) == 0 || (launch != 0 && r->launch != launch))
+        return false;
+    *out = *r;
+    __atomic_store_n(&r->published, 0, __ATOMIC_RELAXED);
+    __atomic_fetch_and(&ring->claimed, ~(UINT64_C(1) << slot), __ATOMIC_RELEASE);
     return true;
+}
+
+/* From the ring to the flights. */
+static void collect(belay_context *context)
+{
+    bl_fault_record record;
+    if (BL_LIKELY(__atomic_load_n(&context->ring->claimed, __ATOMIC_ACQUIRE) == 0))
+        return;
+    for (int slot = 0; slot < BL_RING_FAULTS; slot++) {
+        if (!take_record(context->ring, slot, 0, &record))
+            continue;
+        bl_flight *flight = flight_of(context, record.launch);
+        if (flight->serial == record.launch) {
+            flight->record = record;
+            flight->has_record = true;
+            context->flights->n_records++;
+        } else {
+            bl_context_raise(context, BELAY_BUG_INVARIANT,
+                             "a fault of launch %" PRIu64 " came after its flight had ended", record.launch);
+        }
+    }
 }
 
 static void tell_dropped(belay_context *context)
 {
-    bl_fault_ring *ring = context->ring;
-    if (ring->dropped == 0)
-        return;
-    bl_context_raise(context, BELAY_INDEX_RANGE,
-                     "%" PRIu64 " more launches met bad indices than the ring of faults holds", ring->dropped);
-    ring->dropped = 0;
+    uint64_t dropped = __atomic_exchange_n(&context->ring->dropped, 0, __ATOMIC_ACQ_REL);
+    if (dropped > 0)
+        bl_context_raise(context, BELAY_INDEX_RANGE,
+                         "%" PRIu64 " more launches met bad indices than the ring of faults holds", dropped);
 }
 
+static int by_launch(const void *a, const void *b)
+{
+    uint64_t x = (*(bl_flight *const *)a)->serial, y = (*(bl_flight *const *)b)->serial;
+    return x < y ? -1 : x > y;
+}
+
+/* The faults that the host has waited for, in the order of their launches. */
 static void tell_all(belay_context *context)
 {
-    bl_fault_record record[BL_RING_FAULTS];
-    bool may_restart = is_idle(context); /* asked before the records are taken: what comes later stays */
-    int n = take_records(context, 0, record);
-    for (int i = 0; i < n; i++) {
-        const bl_flight *flight = flight_of(context, record[i].launch);
-        if (flight->serial != record[i].launch)
-            bl_context_raise(context, BELAY_BUG_INVARIANT,
-                             "a fault of launch %" PRIu64 " came after its flight had ended", record[i].launch);
-        else if (!is_echo(context, flight, &record[i]))
-            bl_tell_record(context, flight, &record[i],
-                           flight->is_backward ? 0 : n_echoes(context, record + i + 1, n - i - 1));
-    }
-    if (!may_restart)
-        return;
-    context->ring->claimed = 0;
+    struct bl_flights *flights = context->flights;
+    bl_flight *told[BL_RING_LAUNCHES];
+    int n = 0;
+    for (int i = 0; i < BL_RING_LAUNCHES && n < flights->n_records; i++)
+        if (flights->ring[i].has_record && is_waited_for(context, &flights->ring[i]))
+            told[n++] = &flights->ring[i];
+    qsort(told, (size_t)n, sizeof *told, by_launch);
+    for (int i = 0; i < n; i++)
+        tell(context, told[i], told + i + 1, n - i - 1);
     tell_dropped(context);
 }
 
@@ -248,19 +261,47 @@ static void tell_losses(belay_context *context)
     }
 }
 
+/* A flight whose fault was not told yet stays. */
+static void land_all(belay_context *context)
+{
+    uint64_t passed[BL_MAX_STREAMS] = {0};
+    for (int s = 0; s < BL_MAX_STREAMS; s++) {
+        const bl_stream *stream = &context->streams[s];
+        bl_device *device = stream->is_open ? context->places[stream->place].device : NULL;
+        if (device != NULL && !device->api->synchronous)
+            passed[s] = device->api->stream_passed(device, stream->number);
+    }
+    collect(context); /* of all that has passed */
+    for (int i = 0; i < BL_RING_LAUNCHES; i++) {
+        bl_flight *flight = &context->flights->ring[i];
+        if (flight->serial != 0 && !flight->has_record &&
+            (passed[flight->stream] >= flight->number || is_waited_for(context, flight)))
+            land(context, flight);
+    }
+}
+
 static void look(belay_context *context)
 {
     struct bl_flights *flights = context->flights;
     if (flights->is_looking) /* telling reads values, which looks */
         return;
     flights->is_looking = true;
-    if (__atomic_load_n(&context->ring->claimed, __ATOMIC_ACQUIRE) != 0)
-        tell_all(context);
+    collect(context);
+    tell_all(context);
     tell_losses(context);
-    for (int i = 0; i < BL_RING_LAUNCHES; i++)
-        if (flights->ring[i].serial != 0 && has_landed(context, &flights->ring[i]))
-            land(context, &flights->ring[i]);
+    land_all(context);
     flights->is_looking = false;
+}
+
+/* Uses that are remembered of memory which only flights hold. */
+static void forget_stream(belay_context *context, int number)
+{
+    for (int i = 0; i < BL_RING_LAUNCHES; i++)
+        for (int k = 0; k < BL_MAX_OPERANDS; k++) {
+            const bl_storage *storage = context->flights->ring[i].held[k];
+            if (storage != NULL && storage->uses != NULL)
+                bl_uses_forget(storage->uses, number);
+        }
 }
 
 static void close_flights(belay_context *context)
@@ -275,13 +316,17 @@ static void close_flights(belay_context *context)
 
 bool bl_flight_make_room(belay_context *context, uint64_t serial)
 {
-    static const bl_fence_hooks hooks = {.look = look, .tell_loss = tell_loss, .close = close_flights};
+    static const bl_fence_hooks hooks = {
+        .look = look, .tell_loss = tell_loss, .forget_stream = forget_stream, .close = close_flights};
     if (context->flights == NULL) {
         context->flights = bl_alloc(1, sizeof *context->flights);
-        if (context->flights == NULL)
+        if (context->flights == NULL) {
+            bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory to remember launches by");
             return false;
+        }
         context->fence_hooks = &hooks;
     }
+    collect(context);
     bl_flight *flight = flight_of(context, serial);
     if (flight->serial == 0)
         return true;
@@ -290,11 +335,20 @@ bool bl_flight_make_room(belay_context *context, uint64_t serial)
         bl_modes_waits(context, flight->place, "as many launches as the ring holds were in flight");
         bl_device *device = context->places[flight->place].device;
         const bl_stream *stream = &context->streams[flight->stream];
-        device->api->stream_synchronise(device, stream->number,
-                                        flight->number); /* a lost one says so at its next call */
+        (void)device->api->stream_synchronise(device, stream->number, flight->number); /* a lost one says so next */
     }
-    look(context);
+    bl_flight_end(context, flight->serial);
     return true;
+}
+
+void bl_flight_end(belay_context *context, uint64_t serial)
+{
+    bl_flight *flight = flight_of(context, serial);
+    collect(context);
+    tell_losses(context);
+    if (flight->has_record)
+        tell(context, flight, NULL, 0);
+    land(context, flight);
 }
 
 uint64_t bl_flight_n_forced(const belay_context *context)
@@ -305,15 +359,14 @@ uint64_t bl_flight_n_forced(const belay_context *context)
 void bl_flight_tell_now(const bl_call *call, const bl_proof *p)
 {
     belay_context *context = call->context;
-    bl_fault_record record[BL_RING_FAULTS];
-    bl_flight flight = {0};
-    fill(&flight, call, p);
-    int n = take_records(context, context->flights != NULL ? flight.serial : 0, record);
-    if (context->flights == NULL) /* else other devices may be writing to it */
-        context->ring->claimed = 0;
-    for (int i = 0; i < n; i++)
-        if (record[i].launch == flight.serial && !is_echo(context, &flight, &record[i]))
-            bl_tell_record(context, &flight, &record[i], 0);
-    if (context->flights == NULL)
-        tell_dropped(context);
+    bl_flight *flight = &(bl_flight){0};
+    fill(flight, call, p);
+    uint64_t whose = context->flights != NULL ? flight->serial : 0; /* other devices may be writing, too */
+    for (int slot = 0; slot < BL_RING_FAULTS; slot++)
+        if (take_record(context->ring, slot, whose, &flight->record) && flight->record.launch == flight->serial &&
+            !is_echo(context, flight)) {
+            bl_fault_record record = flight->record;
+            bl_tell_record(context, flight, &record, 0);
+        }
+    tell_dropped(context);
 }

@@ -3,8 +3,11 @@
  * that its fault is learned its tensors may be dead, its batch gone and the program elsewhere.  A flight holds the
  * storages that the report reads bad values from.
  *
- * Flights lie in a ring as long as the journal's ring of launches: a place is taken again when its launch has ended and
- * its fault was told; when it has not, the host waits for it, which is counted. */
+ * A fault is told when the host has waited for its launch, never before, even if its record is there already: so the
+ * same program is told the same, in the order of its launches, on every run.
+ *
+ * Flights lie in a ring as long as the journal's ring of launches.  The place of a launch that has not ended is taken
+ * again all the same: the host waits for it, which is counted, and tells its fault. */
 #ifndef BL_LAUNCH_FLIGHT_H
 #define BL_LAUNCH_FLIGHT_H
 
@@ -23,6 +26,7 @@ typedef struct bl_flight {
     uint64_t number; /* of the command in its stream */
     int op;
     bool is_backward;
+    bool gates;     /* its faults close the window's gate */
     uintptr_t site; /* 0: where the call stands that tells */
     uint32_t layer;
     uint64_t step;
@@ -34,12 +38,19 @@ typedef struct bl_flight {
     bl_storage *held[BL_MAX_OPERANDS]; /* of operands that bad values are read from; NULL: not held */
     bl_batch_origin *origin;
     struct bl_custom *custom; /* held */
+    bool has_record;          /* a fault that is not told yet */
+    bl_fault_record record;
 } bl_flight;
 
-/* Makes room for the next launch of an asynchronous place: it may wait for the one that flew a whole ring before. */
+/* Makes room for the next launch of an asynchronous place: it may wait for the one that flew a whole ring before.  False
+ * after mem.exhausted. */
 bool bl_flight_make_room(belay_context *context, uint64_t serial);
 /* Remembers a launch that was put into the current stream of its place. */
 void bl_flight_begin(const bl_call *call, const bl_proof *proof);
+
+/* Launch blocking: the device has ended the launch, and its fault is told.  To the clocks the host has not waited: the
+ * mode hides no race. */
+void bl_flight_end(belay_context *context, uint64_t serial);
 
 /* Tells what the kernel of a launch on a synchronous device recorded: everything is still at hand. */
 void bl_flight_tell_now(const bl_call *call, const bl_proof *proof);

@@ -144,7 +144,8 @@ static bool is_ordered(const bl_call *call, const bl_proof *p)
         if (slot == NULL)
             continue;
         bool writes = (p->written >> k & 1) != 0;
-        bl_race race = bl_place_race(context, slot->storage, writes);
+        bl_extent extent = bl_place_extent(slot);
+        bl_race race = bl_place_race(context, slot->storage, &extent, writes);
         if (race.stream == BL_STREAM_NONE)
             continue;
         bl_report_fault f;
@@ -162,8 +163,10 @@ static void note_uses(const bl_call *call, const bl_proof *p)
     belay_context *context = call->context;
     for (int k = 0; k < p->launch.n_operands; k++) {
         const bl_slot *slot = belay_tensor_is_nil(p->tensor[k]) ? NULL : bl_slot_get(context, p->tensor[k]);
-        if (slot != NULL)
-            bl_place_note(context, slot->storage, (p->written >> k & 1) != 0, p->launch.serial, p->launch.site);
+        if (slot == NULL)
+            continue;
+        bl_extent extent = bl_place_extent(slot);
+        bl_place_note(context, slot->storage, &extent, (p->written >> k & 1) != 0, p->launch.serial, p->launch.site);
     }
 }
 
@@ -177,12 +180,13 @@ static belay_code put_asynchronous(const bl_call *call, const bl_proof *p)
     belay_code code = p->launch.n_items > 0 ? device->api->run(device, stream, &p->launch) : BELAY_OK;
     if (code != BELAY_OK || p->launch.n_items == 0)
         return code;
+    bl_place_put(context, p->place);
     note_uses(call, p);
     bl_flight_begin(call, p);
     if (!context->launch_blocking)
         return BELAY_OK;
     code = device->api->stream_synchronise(device, stream, device->api->stream_put(device, stream));
-    bl_place_look(context);
+    bl_flight_end(context, p->launch.serial);
     return code;
 }
 

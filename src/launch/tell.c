@@ -47,6 +47,10 @@ static void read_values(belay_context *context, const bl_flight *flight, const b
         n *= shape->size[i];
     f->got = index_at(context, flight, r->operand, r->element);
     uint64_t seen = 0;
+    if (f->got >= 0 && f->got < r->limit) { /* has been written again since */
+        f->got = f->value[f->n_values++] = r->got;
+        return;
+    }
     for (int64_t e = r->element; e < n && seen < r->count && f->n_values < BL_COUNT(f->value); e++) {
         int64_t value = index_at(context, flight, r->operand, e);
         bool is_ignored = r->code == BELAY_INDEX_LABEL && flight->params.i[1] != 0 && value == flight->params.i[0];
@@ -121,6 +125,7 @@ static void describe_flight(const belay_context *context, const bl_flight *fligh
     if (flight->custom != NULL)
         bl_custom_describe(flight->custom, f);
     f->is_backward = flight->is_backward;
+    f->gating = flight->gates ? 1 : -1;
     if (flight->layer != 0)
         snprintf(f->layer, sizeof f->layer, "%s", bl_journal_text_get(context->journal, flight->layer));
     if (flight->site != 0)

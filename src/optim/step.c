@@ -111,11 +111,20 @@ static bool run_age(belay_optimizer *o)
     return bl_launch_run(&call);
 }
 
+/* The gate is a word of all streams: what they were given before is done when it is read. */
+static void gather(const belay_optimizer *o)
+{
+    const bl_slot *state = bl_slot_get(o->context, o->state);
+    if (state != NULL)
+        bl_place_gather(o->context, state->storage->place);
+}
+
 /* False when the decision could not be made: then no update was launched. */
 static bool launch(belay_optimizer *o)
 {
     if (!collect(o) || !run_squares(o))
         ring_of(o->context)->gate = 1;
+    gather(o);
     if (!run_prepare(o))
         return false;
     bool ran = true;
@@ -127,17 +136,18 @@ static bool launch(belay_optimizer *o)
 
 /* ---- the window's end ------------------------------------------------------------------------------------------------ */
 
+/* What the host has waited for. */
 static bool read_state(const belay_optimizer *o, double state[BL_OPTIM_STATE])
 {
     const bl_slot *slot = bl_slot_get(o->context, o->state);
-    return bl_place_fence(o->context, slot->storage->place, "an optimizer's step was looked at") == BELAY_OK &&
-           bl_place_read(o->context, slot, 0, state, BL_OPTIM_STATE * (int64_t)sizeof *state) == BELAY_OK;
+    return bl_place_read(o->context, slot, 0, state, BL_OPTIM_STATE * (int64_t)sizeof *state) == BELAY_OK;
 }
 
 /* The host learns what the device decided. */
 static void look(belay_optimizer *o)
 {
     double state[BL_OPTIM_STATE];
+    (void)bl_place_settle(o->context, "an optimizer's step was looked at"); /* the read says what is lost */
     if (!read_state(o, state))
         return;
     if (state[BL_OPTIM_APPLY] != 0)
@@ -177,6 +187,7 @@ static void open_window(belay_optimizer *o)
 {
     belay_context *context = o->context;
     bl_fault_ring *ring = ring_of(context);
+    (void)bl_place_settle(context, "an optimizer's window ended"); /* nothing closes this gate any more */
     clear_gradients(o);
     ring->gate = 0;
     ring->found_inf = 0;
@@ -226,8 +237,10 @@ void belay_optimizer_divisor_set(belay_optimizer *o, double divisor)
 static inline __attribute__((always_inline)) double state_at(const belay_optimizer *o, int place)
 {
     double state[BL_OPTIM_STATE] = {0};
-    if (o != NULL && BL_ASK(o->context))
-        read_state(o, state);
+    if (o == NULL || !BL_ASK(o->context))
+        return 0;
+    (void)bl_place_settle(o->context, NULL);
+    (void)read_state(o, state);
     return state[place];
 }
 

@@ -6,8 +6,9 @@
  * and then went on), never by what happens to have ended already: so the same program is judged alike on every run.
  * (Lamport 1978; vector clocks: Fidge, Mattern 1988.)
  *
- * A storage remembers its last write and, for each stream, its last read.  A use that is not ordered behind a write, or
- * a write that is not ordered behind all reads, is a race. */
+ * A storage remembers who last used which of its bytes: a use that is not ordered behind a write of the same bytes, or a
+ * write that is not ordered behind all reads of them, is a race.  Two views of one storage that share no byte may be used
+ * side by side; a view counts from its first byte to its last. */
 #ifndef BL_TENSOR_CLOCK_H
 #define BL_TENSOR_CLOCK_H
 
@@ -20,18 +21,28 @@ typedef struct bl_clock {
     uint64_t upto[BL_MAX_STREAMS];
 } bl_clock;
 
-/* One use: which command of its stream, and where it came from. */
+/* Bytes of a storage, from `begin` on and before `end`. */
+typedef struct bl_extent {
+    int64_t begin, end;
+} bl_extent;
+
+/* One use: of which bytes, by which command of which stream, and where that came from. */
 typedef struct bl_use {
-    uint64_t number; /* 0: none */
+    bl_extent extent;
+    uint64_t number; /* of the command in its stream */
     uint64_t launch; /* serial; 0: a copy */
     uint32_t site;   /* in the journal's sites */
+    int16_t stream;
+    bool is_write;
+    bool is_inherited; /* by the memory's last tenant: the devices are told to wait, the program is not */
 } bl_use;
 
+/* As many as a read and a write of each stream, and an inherited one. */
+enum { BL_MAX_USES = 3 * BL_MAX_STREAMS };
+
 typedef struct bl_uses {
-    int writer;         /* stream of the last write */
-    bool are_inherited; /* from the memory's last tenant */
-    bl_use write;
-    bl_use read[BL_MAX_STREAMS];
+    int n;
+    bl_use use[BL_MAX_USES];
 } bl_uses;
 
 static inline void bl_clock_join(bl_clock *into, const bl_clock *from)
@@ -45,10 +56,15 @@ static inline bool bl_clock_is_behind(const bl_clock *clock, int stream, uint64_
     return number <= clock->upto[stream];
 }
 
-/* The first use that a command ordered behind `clock` would race with: its stream, or BL_STREAM_NONE. */
-int bl_uses_conflict(const bl_uses *uses, const bl_clock *clock, bool writes, const bl_use **use);
+/* The place of the next use, from `at` on, that a command ordered behind `clock` would race with; -1: there is none. */
+int bl_uses_conflict(const bl_uses *uses, int at, const bl_clock *clock, const bl_extent *extent, bool writes);
 /* Whether all uses are ordered behind `clock`. */
 bool bl_uses_are_behind(const bl_uses *uses, const bl_clock *clock);
-void bl_uses_note(bl_uses *uses, int stream, bool writes, const bl_use *use);
+/* `clock` is what the host has waited for: uses behind it order nothing any more. */
+void bl_uses_note(bl_uses *uses, const bl_use *use, const bl_clock *clock);
+/* Those of the next tenant of the memory, who inherits them: one a stream, over all its bytes. */
+void bl_uses_inherit(bl_uses *to, const bl_uses *from, int64_t n_bytes);
+/* All uses of a stream that has ended are forgotten. */
+void bl_uses_forget(bl_uses *uses, int stream);
 
 #endif

@@ -148,13 +148,10 @@ static void free_oldest_grave(belay_context *context)
 /* What is still in flight ends, and is told, before anything that it uses is freed.  A second time it does nothing. */
 static void close_places(belay_context *context)
 {
-    for (int i = 0; i < context->n_places; i++)
-        if (bl_place_is_asynchronous(context, i) && context->is_open)
-            context->places[i].device->api->synchronise(context->places[i].device);
-    if (context->fence_hooks != NULL) {
-        context->fence_hooks->look(context);
+    if (context->is_open)
+        (void)bl_place_settle(context, NULL);
+    if (context->fence_hooks != NULL)
         context->fence_hooks->close(context);
-    }
     if (context->trace != NULL)
         bl_timeline_close(context);
 }

@@ -29,6 +29,7 @@ typedef struct bl_storage {
     uint32_t name;   /* in the journal's texts */
     uintptr_t site;  /* that made it */
     uint32_t listed; /* in the journal's list of storages alive, 0: none */
+    int64_t flights; /* launches whose faults are told by its values: its memory outlives its holders by them */
     int place;       /* of the context: the device that it lies on */
     bl_uses *uses;   /* who used it last; NULL on a synchronous device */
     struct bl_storage *next_free;
@@ -151,13 +152,14 @@ typedef struct bl_pending {
     void *data;
     int64_t n_bytes;
     int place;
-    bl_uses uses;
+    bl_uses *uses;
 } bl_pending;
 
 /* What launch/ does for the rooms below it once something has been launched on an asynchronous device. */
 typedef struct bl_fence_hooks {
     void (*look)(belay_context *context);                 /* tells the faults that have come to the host */
     void (*tell_loss)(belay_context *context, int place); /* tells the illegal access that lost a device */
+    void (*forget_stream)(belay_context *context, int number);
     void (*close)(belay_context *context);
 } bl_fence_hooks;
 
@@ -386,6 +388,8 @@ belay_tensor bl_tensor_view(belay_context *context, belay_tensor of, const belay
 belay_tensor bl_tensor_hold(belay_context *context, belay_tensor tensor);
 /* Lets go of one hold on a storage; it dies with the last. */
 void bl_storage_release(belay_context *context, bl_storage *storage);
+/* The same of a flight's hold: by it the memory outlives the storage. */
+void bl_storage_land(belay_context *context, bl_storage *storage);
 /* Moves a tensor from its scope to the object list: from now on bl_tensor_drop frees it. */
 belay_tensor bl_tensor_own(belay_context *context, belay_tensor tensor);
 void bl_tensor_drop(belay_context *context, belay_tensor tensor);

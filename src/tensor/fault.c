@@ -143,10 +143,11 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
     char brief[640];
     const char *text = describe(f, &words, brief);
     keep_in_order(context, f, text);
-    if (!is_warning && (context->recording || context->is_gating)) {
+    bool gates = f->gating != 0 ? f->gating > 0 : context->recording || context->is_gating;
+    if (!is_warning && gates) {
         context->window_code = context->window_faulted ? context->window_code : f->code;
         context->window_faulted = true;
-        context->ring->gate = 1;
+        __atomic_store_n(&context->ring->gate, 1, __ATOMIC_RELEASE); /* kernels do, too */
     }
     if (context->trace != NULL)
         bl_timeline_fault(context, f);

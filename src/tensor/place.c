@@ -43,25 +43,18 @@ int bl_place_default_stream(const belay_context *context, int place)
     return BL_STREAM_NONE;
 }
 
-/* The number goes to another stream some day, whose commands count from 1 again. */
-static void forget_uses(bl_uses *uses, int number)
-{
-    if (uses == NULL)
-        return;
-    uses->read[number] = (bl_use){0};
-    if (uses->writer == number)
-        uses->write = (bl_use){0};
-}
-
+/* The number goes to another stream some day, whose commands it would be taken for. */
 void bl_place_forget_stream(belay_context *context, int number)
 {
     for (int64_t s = 1; s < context->n_slots; s++) {
         const bl_slot *slot = bl_slot_at(context, (uint32_t)s);
-        if (slot->is_alive)
-            forget_uses(slot->storage->uses, number);
+        if (slot->is_alive && slot->storage->uses != NULL)
+            bl_uses_forget(slot->storage->uses, number);
     }
     for (int64_t i = 0; i < context->n_pending; i++)
-        forget_uses(&context->pending[i].uses, number);
+        bl_uses_forget(context->pending[i].uses, number);
+    if (context->fence_hooks != NULL)
+        context->fence_hooks->forget_stream(context, number);
     for (int64_t i = 0; i < context->n_events; i++)
         if (context->events[i].stream == number)
             context->events[i].number = 0;
@@ -108,27 +101,28 @@ void bl_places_close(belay_context *context)
         bl_device_close(place->device);
         context->n_places--;
     }
+    for (int64_t i = 0; i < context->n_pending; i++)
+        bl_free(context->pending[i].uses);
     bl_free(context->pending);
     bl_free(context->events);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------------------------------- */
 
-static bool has_passed(belay_context *context, int stream, uint64_t number)
+static bool has_passed(belay_context *context, const bl_use *use)
 {
-    if (number == 0)
-        return true;
-    const bl_stream *s = &context->streams[stream];
+    const bl_stream *s = &context->streams[use->stream];
     bl_device *device = context->places[s->place].device;
-    return !s->is_open || device->api->stream_passed(device, s->number) >= number;
+    return !s->is_open || bl_clock_is_behind(&context->host_clock, use->stream, use->number) ||
+           device->api->stream_passed(device, s->number) >= use->number;
 }
 
 static bool all_have_passed(belay_context *context, const bl_uses *uses)
 {
-    bool passed = has_passed(context, uses->writer, uses->write.number);
-    for (int s = 0; s < BL_MAX_STREAMS && passed; s++)
-        passed = has_passed(context, s, uses->read[s].number);
-    return passed;
+    for (int i = 0; i < uses->n; i++)
+        if (!has_passed(context, &uses->use[i]))
+            return false;
+    return true;
 }
 
 static void forget_pending(belay_context *context, int64_t i)
@@ -143,12 +137,13 @@ static void sweep(belay_context *context, int place, int64_t most)
 {
     for (int64_t i = 0, seen = 0; i < context->n_pending && seen < most; seen++) {
         const bl_pending *p = &context->pending[i];
-        if (p->place != place || !all_have_passed(context, &p->uses)) {
+        if (p->place != place || !all_have_passed(context, p->uses)) {
             i++;
             continue;
         }
         bl_device *device = context->places[place].device;
         device->api->give(device, p->data, p->n_bytes);
+        bl_free(p->uses);
         forget_pending(context, i);
     }
 }
@@ -160,11 +155,11 @@ static void *take_pending(belay_context *context, int place, int64_t n_bytes, bl
     const bl_clock *clock = &bl_place_stream(context, place)->clock;
     for (int64_t i = context->n_pending - 1; i >= 0 && !context->device_options.poison; i--) {
         const bl_pending *p = &context->pending[i];
-        if (p->place != place || p->n_bytes != n_bytes || !bl_uses_are_behind(&p->uses, clock))
+        if (p->place != place || p->n_bytes != n_bytes || !bl_uses_are_behind(p->uses, clock))
             continue;
         void *data = p->data;
-        *uses = p->uses;
-        uses->are_inherited = true;
+        bl_uses_inherit(uses, p->uses, n_bytes);
+        bl_free(p->uses);
         forget_pending(context, i);
         return data;
     }
@@ -195,11 +190,12 @@ void *bl_place_take(belay_context *context, int place, int64_t n_bytes, bl_uses 
 void bl_place_give(belay_context *context, bl_storage *storage)
 {
     bl_device *device = context->places[storage->place].device;
-    const bl_uses *uses = storage->uses;
-    bool is_idle = uses == NULL || all_have_passed(context, uses);
+    bool is_idle = storage->uses == NULL || all_have_passed(context, storage->uses);
     if (!is_idle &&
         bl_grow(&context->pending, &context->pending_capacity, context->n_pending + 1, sizeof *context->pending)) {
-        context->pending[context->n_pending++] = (bl_pending){storage->data, storage->n_bytes, storage->place, *uses};
+        context->pending[context->n_pending++] =
+            (bl_pending){storage->data, storage->n_bytes, storage->place, storage->uses};
+        storage->uses = NULL;
         return;
     }
     if (!is_idle) /* no memory to remember it by */
@@ -214,7 +210,32 @@ void bl_place_begin(belay_context *context, int place)
     bl_clock_join(&bl_place_stream(context, place)->clock, &context->host_clock);
 }
 
-bl_race bl_place_race(belay_context *context, const bl_storage *storage, bool writes)
+bl_extent bl_place_extent(const bl_slot *slot)
+{
+    int64_t begin = (const char *)slot->data - (const char *)slot->storage->data, last = 0;
+    for (int i = 0; i < slot->rank; i++)
+        last += (slot->size[i] - 1) * slot->stride[i];
+    bool is_empty = bl_slot_elements(slot) == 0;
+    return (bl_extent){begin, is_empty ? begin : begin + (last + 1) * belay_dtype_size((belay_dtype)slot->dtype)};
+}
+
+/* What is put into `stream` from now on runs after command `number` of stream `of`.  Where devices cannot wait for each
+ * other the host does, and knows. */
+static belay_code await(belay_context *context, int stream, int of, uint64_t number)
+{
+    const bl_stream *s = &context->streams[stream], *o = &context->streams[of];
+    bl_device *device = context->places[s->place].device, *other = context->places[o->place].device;
+    if (!o->is_open || other->api->synchronous || stream == of)
+        return BELAY_OK;
+    belay_code code = BELAY_MEM_EXHAUSTED;
+    if (other->api == device->api)
+        code = device->api->stream_wait(device, s->number, other, o->number, number);
+    if (code == BELAY_MEM_EXHAUSTED)
+        code = other->api->stream_synchronise(other, o->number, number);
+    return code;
+}
+
+bl_race bl_place_race(belay_context *context, const bl_storage *storage, const bl_extent *extent, bool writes)
 {
     bl_race race = {.stream = BL_STREAM_NONE};
     const bl_uses *uses = storage->uses;
@@ -223,34 +244,26 @@ bl_race bl_place_race(belay_context *context, const bl_storage *storage, bool wr
     bl_place_begin(context, storage->place);
     int here = context->places[storage->place].stream;
     const bl_clock *clock = &context->streams[here].clock;
-    race.stream = bl_uses_conflict(uses, clock, writes, &race.use);
-    while (race.stream != BL_STREAM_NONE &&
-           uses->are_inherited) { /* of the memory's last tenant: not the program's care */
-        bl_event event = {.stream = race.stream, .number = race.use->number};
-        event.clock.upto[race.stream] = event.number;
-        if (bl_place_order(context, here, &event) != BELAY_OK)
-            break;
-        race.stream = bl_uses_conflict(uses, clock, writes, &race.use);
+    for (int i = -1; (i = bl_uses_conflict(uses, i + 1, clock, extent, writes)) >= 0;) {
+        const bl_use *use = &uses->use[i];
+        if (use->is_inherited) { /* not the program's care: its clocks stay as they are */
+            (void)await(context, here, use->stream, use->number); /* a device that is lost says so at the command */
+            continue;
+        }
+        return (bl_race){use->stream, use->is_write, use};
     }
-    race.is_write = race.use == &uses->write;
     return race;
 }
 
 belay_code bl_place_order(belay_context *context, int number, const bl_event *event)
 {
     bl_stream *stream = &context->streams[number];
-    const bl_stream *of = &context->streams[event->stream];
-    bl_device *device = context->places[stream->place].device, *other = context->places[of->place].device;
-    belay_code code = BELAY_OK;
     if (event->number == 0 || event->stream == number) /* waited for, or ordered by the stream itself */
-        return code;
-    if (other->api != device->api) { /* kinds of devices do not wait for each other: the host does */
-        if (!device->api->synchronous)
-            code = other->api->stream_synchronise(other, of->number, event->number);
-    } else if (!device->api->synchronous) {
-        code = device->api->stream_wait(device, stream->number, other, of->number, event->number);
-    }
+        return BELAY_OK;
+    belay_code code = await(context, number, event->stream, event->number);
     bl_clock_join(&stream->clock, &event->clock);
+    if (context->places[stream->place].device->api->synchronous) /* the host has waited */
+        bl_clock_join(&context->host_clock, &event->clock);
     return code == BELAY_PLACE_LOST ? bl_place_raise_lost(context, stream->place) : code;
 }
 
@@ -269,15 +282,21 @@ belay_code bl_place_wait(belay_context *context, int number, uint64_t upto, cons
     return code == BELAY_PLACE_LOST ? bl_place_raise_lost(context, stream->place) : code;
 }
 
-void bl_place_note(belay_context *context, bl_storage *storage, bool writes, uint64_t launch, uint32_t site)
+void bl_place_put(belay_context *context, int place)
+{
+    int number = context->places[place].stream;
+    bl_stream *stream = &context->streams[number];
+    bl_device *device = context->places[place].device;
+    stream->clock.upto[number] = device->api->synchronous ? 0 : device->api->stream_put(device, stream->number);
+}
+
+void bl_place_note(belay_context *context, bl_storage *storage, const bl_extent *extent, bool writes, uint64_t launch,
+                   uint32_t site)
 {
     int number = context->places[storage->place].stream;
-    bl_stream *stream = &context->streams[number];
-    bl_device *device = context->places[storage->place].device;
-    uint64_t put = device->api->stream_put(device, stream->number);
-    stream->clock.upto[number] = put;
-    if (storage->uses != NULL)
-        bl_uses_note(storage->uses, number, writes, &(bl_use){put, launch, site});
+    bl_use use = {*extent, context->streams[number].clock.upto[number], launch, site, (int16_t)number, writes, false};
+    if (storage->uses != NULL && extent->begin < extent->end)
+        bl_uses_note(storage->uses, &use, &context->host_clock);
 }
 
 void bl_place_describe_stream(const belay_context *context, int number, char *out, size_t size)
@@ -371,6 +390,46 @@ belay_code bl_place_fence(belay_context *context, int place, const char *why)
     return code == BELAY_PLACE_LOST ? bl_place_raise_lost(context, place) : code;
 }
 
+/* Whether the host has not waited for all that was put into a place's streams. */
+static bool has_work(const belay_context *context, int place)
+{
+    bool works = false;
+    for (int s = 0; s < BL_MAX_STREAMS && !works; s++) {
+        const bl_stream *stream = &context->streams[s];
+        works = stream->is_open && stream->place == place &&
+                !bl_clock_is_behind(&context->host_clock, s, stream->clock.upto[s]);
+    }
+    return works;
+}
+
+void bl_place_gather(belay_context *context, int place)
+{
+    int here = context->places[place].stream;
+    for (int s = 0; s < BL_MAX_STREAMS; s++) {
+        const bl_stream *stream = &context->streams[s];
+        uint64_t last = stream->clock.upto[s];
+        if (stream->is_open && !bl_clock_is_behind(&context->streams[here].clock, s, last))
+            (void)await(context, here, s, last); /* a lost device has ended all */
+    }
+}
+
+belay_code bl_place_settle(belay_context *context, const char *why)
+{
+    belay_code first = BELAY_OK;
+    for (int place = 0; place < context->n_places; place++) {
+        bl_device *device = context->places[place].device;
+        if (device->api->synchronous || !has_work(context, place))
+            continue;
+        if (why != NULL)
+            bl_modes_waits(context, place, why);
+        belay_code code = device->api->synchronise(device);
+        host_has_waited(context, place);
+        first = first != BELAY_OK ? first : code;
+    }
+    bl_place_look(context);
+    return first;
+}
+
 /* ---- copies ---------------------------------------------------------------------------------------------------------- */
 
 static belay_code end_copy(belay_context *context, const bl_slot *slot, belay_code code)
@@ -388,7 +447,10 @@ belay_code bl_place_write(belay_context *context, const bl_slot *slot, int64_t o
 {
     bl_storage *storage = slot->storage;
     bl_device *device = bl_slot_device(context, slot);
-    bl_race race = bl_place_race(context, storage, true);
+    bl_extent extent = bl_place_extent(slot);
+    extent.begin += offset;
+    extent.end = extent.begin + n_bytes;
+    bl_race race = bl_place_race(context, storage, &extent, true);
     if (race.stream != BL_STREAM_NONE) {
         bl_report_fault f;
         bl_report_fault_init(&f, BELAY_LIFE_STREAM);
@@ -397,8 +459,10 @@ belay_code bl_place_write(belay_context *context, const bl_slot *slot, int64_t o
     }
     const bl_stream *stream = bl_place_stream(context, storage->place);
     belay_code code = device->api->copy_in(device, stream->number, (char *)slot->data + offset, host, n_bytes);
-    if (storage->uses != NULL)
-        bl_place_note(context, storage, true, 0, bl_journal_site(context->journal, context->site));
+    if (code == BELAY_OK && storage->uses != NULL) {
+        bl_place_put(context, storage->place);
+        bl_place_note(context, storage, &extent, true, 0, bl_journal_site(context->journal, context->site));
+    }
     return code == BELAY_OK ? code : end_copy(context, slot, code);
 }
 

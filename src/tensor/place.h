@@ -49,7 +49,12 @@ BL_MUST_USE belay_code bl_place_read(belay_context *context, const bl_slot *slot
 /* The host waits for all work of a device and learns of its faults, which are told; `why` says what for ("a tensor was
  * read").  place.lost, run.sync_refused. */
 BL_MUST_USE belay_code bl_place_fence(belay_context *context, int place, const char *why);
-/* Tells the faults that have come to the host so far; waits for nothing. */
+/* The host waits for all devices, whatever sync debug says, and is told (`why` NULL: is not told) that it does. */
+belay_code bl_place_settle(belay_context *context, const char *why);
+/* What is put into the place's current stream from here on runs after all that was put into any stream.  No clock knows:
+ * this is for words that kernels of all streams write, not for tensors. */
+void bl_place_gather(belay_context *context, int place);
+/* Tells the faults of launches that the host has waited for; waits for nothing. */
 void bl_place_look(belay_context *context);
 /* Raises place.lost, after what lost the device when that has not been told yet. */
 belay_code bl_place_raise_lost(belay_context *context, int place);
@@ -79,7 +84,9 @@ typedef struct bl_race {
     bool is_write;
     const bl_use *use;
 } bl_race;
-bl_race bl_place_race(belay_context *context, const bl_storage *storage, bool writes);
+bl_race bl_place_race(belay_context *context, const bl_storage *storage, const bl_extent *extent, bool writes);
+/* The bytes of its storage from a tensor's first to its last. */
+bl_extent bl_place_extent(const bl_slot *slot);
 /* The name of a stream of the context, by its number there: "copy", "1 of sim:0"; "" for a default one. */
 void bl_place_describe_stream(const belay_context *context, int stream, char *out, size_t size);
 /* Fills in words and sites of life.stream; the rest is the caller's. */
@@ -88,7 +95,9 @@ void bl_place_describe_race(belay_context *context, const bl_storage *storage, b
 
 /* What is put into the place's current stream from here on is ordered behind what the host has waited for. */
 void bl_place_begin(belay_context *context, int place);
-/* The command that was just put into the current stream used the storage. */
-void bl_place_note(belay_context *context, bl_storage *storage, bool writes, uint64_t launch, uint32_t site);
+/* A command was just put into the place's current stream; it used the storage. */
+void bl_place_put(belay_context *context, int place);
+void bl_place_note(belay_context *context, bl_storage *storage, const bl_extent *extent, bool writes, uint64_t launch,
+                   uint32_t site);
 
 #endif

@@ -148,7 +148,7 @@ static bl_storage *storage_new(belay_context *context, int place, int64_t n_byte
     if (storage != NULL && uses == NULL && bl_place_is_asynchronous(context, place))
         uses = storage->uses = bl_alloc(1, sizeof *uses);
     if (uses != NULL)
-        *uses = (bl_uses){0};
+        uses->n = 0;
     bool is_ready = storage != NULL && (uses != NULL || !bl_place_is_asynchronous(context, place));
     void *data = is_ready ? bl_place_take(context, place, n_bytes, uses) : NULL;
     if (data == NULL) {
@@ -171,15 +171,27 @@ static bl_storage *storage_new(belay_context *context, int place, int64_t n_byte
     return storage;
 }
 
+static void give_back(belay_context *context, bl_storage *storage)
+{
+    bl_place_give(context, storage);
+    storage->next_free = context->free_storage;
+    context->free_storage = storage;
+}
+
 void bl_storage_release(belay_context *context, bl_storage *storage)
 {
     if (storage == NULL || --storage->holders > 0)
         return;
     note_storage(context, storage, true);
-    bl_place_give(context, storage);
     context->n_storages_alive--;
-    storage->next_free = context->free_storage;
-    context->free_storage = storage;
+    if (storage->flights == 0)
+        give_back(context, storage);
+}
+
+void bl_storage_land(belay_context *context, bl_storage *storage)
+{
+    if (--storage->flights == 0 && storage->holders == 0)
+        give_back(context, storage);
 }
 
 /* ---- slots ----------------------------------------------------------------------------------------------------------- */

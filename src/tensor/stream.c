@@ -78,8 +78,8 @@ void belay_stream_close(belay_stream handle)
     bl_stream *stream = &context->streams[number];
     bl_place *place = &context->places[stream->place];
     place->device->api->stream_close(place->device, stream->number);
-    bl_place_look(context);
     bl_clock_join(&context->host_clock, &stream->clock);
+    bl_place_look(context);
     if (place->stream == number)
         place->stream = bl_place_default_stream(context, stream->place);
     bl_place_forget_stream(context, number);

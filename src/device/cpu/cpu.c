@@ -35,6 +35,19 @@ void bl_cpu_merge_bad(bl_bad *into, const bl_bad *from)
     into->count = count;
 }
 
+/* The lowest free slot of the ring; -1: all are taken. */
+static int claim_slot(bl_fault_ring *ring)
+{
+    uint64_t claimed = __atomic_load_n(&ring->claimed, __ATOMIC_ACQUIRE), free;
+    do {
+        free = ~claimed & BL_RING_FULL;
+        if (free == 0)
+            return -1;
+    } while (!__atomic_compare_exchange_n(&ring->claimed, &claimed, claimed | (free & (~free + 1)), true,
+                                          __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    return __builtin_ctzll(free);
+}
+
 /* Takes a slot of the ring and publishes: claim, fill, publish last. */
 static void publish_bad(const bl_launch *l, const bl_bad *bad)
 {
@@ -42,8 +55,8 @@ static void publish_bad(const bl_launch *l, const bl_bad *bad)
     bool is_corrected = l->policy != BELAY_INDEX_RAISE && bad->code == BELAY_INDEX_RANGE; /* labels always raise */
     if (l->gates && !is_corrected)
         __atomic_store_n(&ring->gate, 1, __ATOMIC_RELEASE);
-    uint64_t slot = __atomic_fetch_add(&ring->claimed, 1, __ATOMIC_RELAXED);
-    if (slot >= BL_RING_FAULTS) {
+    int slot = claim_slot(ring);
+    if (slot < 0) {
         __atomic_fetch_add(&ring->dropped, 1, __ATOMIC_RELAXED);
         return;
     }
@@ -60,7 +73,7 @@ static void publish_bad(const bl_launch *l, const bl_bad *bad)
     r->operand = bad->operand;
     r->axis = bad->axis;
     r->policy = is_corrected ? (uint8_t)l->policy : BELAY_INDEX_RAISE;
-    __atomic_store_n(&r->published, slot + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&r->published, (uint64_t)slot + 1, __ATOMIC_RELEASE);
 }
 
 bool bl_cpu_has(const bl_cpu *cpu, const bl_launch *launch)

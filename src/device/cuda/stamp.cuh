@@ -26,6 +26,21 @@ static __device__ int64_t bl_cuda_offset(const bl_launch &l, int k, int64_t at)
     return offset;
 }
 
+/* The lowest free slot of the ring; BL_RING_FAULTS: all are taken. */
+static __device__ unsigned long long bl_cuda_claim(bl_fault_ring *ring)
+{
+    unsigned long long *claimed = (unsigned long long *)&ring->claimed, seen = atomicAdd_system(claimed, 0ull);
+    for (;;) {
+        unsigned long long free = ~seen & BL_RING_FULL;
+        if (free == 0ull)
+            return BL_RING_FAULTS;
+        unsigned long long before = atomicCAS_system(claimed, seen, seen | (free & (~free + 1)));
+        if (before == seen)
+            return (unsigned long long)(__ffsll((long long)free) - 1);
+        seen = before;
+    }
+}
+
 /* The launch's one record: claimed by the first bad thread, then the lowest element and the count by atomics; published
  * last.  `slot` is a word of the launch, 0 before it. */
 static __device__ void bl_cuda_publish(const bl_launch &l, const bl_bad &bad, unsigned long long *slot)
@@ -35,7 +50,7 @@ static __device__ void bl_cuda_publish(const bl_launch &l, const bl_bad &bad, un
     if (l.gates && l.policy == BELAY_INDEX_RAISE)
         atomicExch_system(&l.ring->gate, 1u);
     if (atomicCAS(slot, 0ull, ~0ull) == 0ull) {
-        unsigned long long claimed = atomicAdd_system((unsigned long long *)&l.ring->claimed, 1ull);
+        unsigned long long claimed = bl_cuda_claim(l.ring);
         if (claimed >= BL_RING_FAULTS) {
             atomicAdd_system((unsigned long long *)&l.ring->dropped, 1ull);
             return;
