@@ -6,7 +6,7 @@ JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 120
 
-.PHONY: help demo test soak asan tsan small fuzz bench format lint docs install clean build
+.PHONY: help demo test soak asan tsan small fuzz gallery bench format lint docs install clean build
 
 help: ## print this list
 	@echo 'usage: make TARGET'
@@ -42,6 +42,12 @@ fuzz: ## every fuzzer for FUZZ_SECONDS (120) seconds
 	@tools/deps.sh build lint
 	@$(MAKE) --no-print-directory build-fuzz
 	@tools/fuzz.sh build/fuzz $(FUZZ_SECONDS)
+
+gallery: ## every fault of examples/faults, by its report; writes docs/fault-matrix.md
+	@tools/deps.sh build test
+	@cmake --preset release
+	@cmake --build --preset release --parallel $(JOBS) --target fault_gallery
+	@tools/gallery.sh build/release/examples/faults docs/fault-matrix.md
 
 bench: ## the benchmark table of docs/performance.md
 	@tools/deps.sh build
