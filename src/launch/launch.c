@@ -235,7 +235,8 @@ bool bl_launch_submit(bl_call *call, bl_proof *p)
     int64_t start = BL_UNLIKELY(context->trace != NULL) ? bl_clock_now() : 0;
     belay_code code = is_asynchronous ? put_asynchronous(call, p) : put_synchronous(call, p);
     if (BL_UNLIKELY(start != 0))
-        bl_timeline_launch(context, l, p->place, start);
+        bl_timeline_launch(context, l, call->custom != NULL ? call->custom->name : bl_kernel_rows[call->op].name,
+                           p->place, start);
     if (BL_UNLIKELY(code != BELAY_OK)) {
         tell_refusal(call, p, code);
         drop_results(call);

@@ -14,7 +14,7 @@ static void ran(void *state, const bl_device_ran *r)
     belay_context *context = state;
     bl_trace_span_add(context->trace, &(bl_trace_span){.device = r->place + 1,
                                                        .stream = r->stream,
-                                                       .name = bl_kernel_rows[r->op].name,
+                                                       .name = r->name,
                                                        .start = r->start,
                                                        .end = r->end,
                                                        .launch = r->launch});
@@ -23,7 +23,6 @@ static void ran(void *state, const bl_device_ran *r)
 belay_code bl_timeline_open(belay_context *context, const char *path, bl_error *error)
 {
     TRY(bl_trace_open(path, 0, &context->trace, error));
-    bl_trace_name(context->trace, BL_TRACE_HOST, -1, "host");
     context->device_options.ran = ran;
     context->device_options.ran_state = context;
     return BELAY_OK;
@@ -48,7 +47,7 @@ void bl_timeline_name(belay_context *context, int place, int stream)
                   s->number == 0 ? "default" : bl_journal_text_get(context->journal, s->name));
 }
 
-void bl_timeline_launch(belay_context *context, const bl_launch *launch, int place, int64_t start)
+void bl_timeline_launch(belay_context *context, const bl_launch *launch, const char *name, int place, int64_t start)
 {
     char site[256] = "";
     int64_t now = bl_clock_now();
@@ -57,7 +56,7 @@ void bl_timeline_launch(belay_context *context, const bl_launch *launch, int pla
     if (address != 0)
         bl_context_site(context, address, site, sizeof site);
     bl_trace_span span = {.device = BL_TRACE_HOST,
-                          .name = bl_kernel_rows[launch->op].name,
+                          .name = name,
                           .start = start,
                           .end = now,
                           .launch = launch->serial,

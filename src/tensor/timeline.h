@@ -15,7 +15,7 @@ void bl_timeline_close(belay_context *context);
 void bl_timeline_name(belay_context *context, int place, int stream);
 
 /* The host has put a launch: from `start` until now. */
-void bl_timeline_launch(belay_context *context, const bl_launch *launch, int place, int64_t start);
+void bl_timeline_launch(belay_context *context, const bl_launch *launch, const char *name, int place, int64_t start);
 void bl_timeline_fault(belay_context *context, const bl_report_fault *fault);
 
 #endif

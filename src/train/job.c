@@ -20,7 +20,7 @@ typedef struct job {
     belay_module *model;
     belay_optimizer *optimizer;
     bl_text settings_text, description;
-    char *journal;
+    char *journal, *trace;
     bl_train_resume resume;
     bool made_folder;
     belay_train_result *result;
@@ -49,7 +49,9 @@ static belay_code prepare(job *j)
     j->made_folder = bl_file_kind_get(s->out) == BL_FILE_ABSENT;
     TRY(bl_file_mkdir(s->out, j->error));
     j->journal = bl_file_join(s->out, "journal");
-    return j->journal != NULL ? BELAY_OK : bl_file_no_memory(j->error, "write", s->out);
+    j->trace = s->trace ? bl_file_join(s->out, "trace.json") : NULL;
+    bool is_whole = j->journal != NULL && (j->trace != NULL || !s->trace);
+    return is_whole ? BELAY_OK : bl_file_no_memory(j->error, "write", s->out);
 }
 
 /* What nobody asked for is left to the environment. */
@@ -84,6 +86,7 @@ static belay_code open_context(job *j)
                                              .launch_blocking = s->launch_blocking,
                                              .sync_debug = sync_debug_of(s),
                                              .memory = memory_of(s),
+                                             .trace = j->trace,
                                              .trace_nonfinite = s->trace_nonfinite});
     if (!belay_is_open(j->context))
         return j->context->open_code;
@@ -247,9 +250,12 @@ static void close_job(job *j)
     if (j->made_folder && is_empty_run(j)) {
         if (j->journal != NULL)
             unlink(j->journal);
+        if (j->trace != NULL)
+            unlink(j->trace);
         rmdir(j->settings->out);
     }
     bl_free(j->journal);
+    bl_free(j->trace);
     bl_text_fini(&j->settings_text);
     bl_text_fini(&j->description);
     bl_train_resume_fini(&j->resume);

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "device/cpu/blas.h"
 #include "device/cpu/kernel.h"
+#include "kernel/custom.h"
 
 extern const bl_device_api bl_device_cpu;
 
@@ -111,12 +112,14 @@ belay_code bl_cpu_dispatch(bl_cpu *cpu, const bl_launch *launch)
 
 void bl_cpu_tell_ran(const bl_cpu *cpu, int stream, const bl_launch *launch, int64_t start)
 {
-    cpu->options.ran(cpu->options.ran_state, &(bl_device_ran){.place = cpu->options.place,
-                                                              .stream = stream,
-                                                              .op = launch->op,
-                                                              .launch = launch->serial,
-                                                              .start = start,
-                                                              .end = bl_clock_now()});
+    cpu->options.ran(
+        cpu->options.ran_state,
+        &(bl_device_ran){.place = cpu->options.place,
+                         .stream = stream,
+                         .name = launch->custom != NULL ? launch->custom->name : bl_kernel_rows[launch->op].name,
+                         .launch = launch->serial,
+                         .start = start,
+                         .end = bl_clock_now()});
 }
 
 static belay_code run(bl_device *device, int stream, const bl_launch *launch)
