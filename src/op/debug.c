@@ -5,9 +5,9 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <gnu/libc-version.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -158,7 +158,7 @@ static int find_frame(const guard *g, uintptr_t address)
 static bool is_of_libc(const void *address)
 {
     Dl_info libc, its;
-    return dladdr((void *)(uintptr_t)abort, &libc) != 0 && dladdr(address, &its) != 0 &&
+    return dladdr((void *)(uintptr_t)gnu_get_libc_version, &libc) != 0 && dladdr(address, &its) != 0 &&
            libc.dli_fbase == its.dli_fbase;
 }
 

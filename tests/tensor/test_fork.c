@@ -102,7 +102,7 @@ static void close_family(void)
     told_close(f.context);
 }
 
-static int add(void)
+static __attribute__((noinline)) int add(void)
 {
     belay_tensor sum = (HERE, belay_add(f.tensor, f.tensor));
     return belay_tensor_is_nil(sum) ? 0 : 1;
@@ -120,7 +120,7 @@ static void an_operation_on_the_parents_tensors_is_refused_and_named(void **stat
 static int add_in_a_loop(void)
 {
     for (int i = 0; i < 1000; i++)
-        (void)(HERE, belay_add(f.tensor, f.tensor));
+        (void)add();
     belay_fault fault;
     bool is_kept = belay_fault_first(f.context, &fault) && fault.code == BELAY_PLACE_FORK;
     return is_kept && belay_n_faults(f.context) == 1 ? 0 : 1;
@@ -256,9 +256,19 @@ static int leave_by_exit(void)
     exit(0); /* with all handlers, the one above first */
 }
 
+/* The thread sanitizer's own handler for OpenMP does not outlive a fork. */
+#if defined __has_feature
+#if __has_feature(thread_sanitizer)
+#define HAS_NO_EXIT_AFTER_FORK 1
+#endif
+#endif
+
 static void an_exit_handler_that_closes_ends_well(void **state)
 {
     (void)state;
+#ifdef HAS_NO_EXIT_AFTER_FORK
+    skip();
+#endif
     open_family();
     fflush(NULL);
     pid_t pid = fork();
