@@ -267,6 +267,15 @@ static int close_elsewhere(belay_context *context, uintptr_t site)
     return belay_code_status(!context->is_open ? context->open_code : is_child ? BELAY_PLACE_FORK : BELAY_PLACE_WORKER);
 }
 
+/* A process that cannot use its device again says so, whatever the fault before was. */
+static belay_code last_code(const belay_context *context)
+{
+    for (int i = 0; i < context->n_places; i++)
+        if (context->places[i].loss_is_told)
+            return BELAY_PLACE_LOST;
+    return context->first_code;
+}
+
 int belay_close(belay_context *context)
 {
     if (context == NULL || context == &nil_context)
@@ -282,7 +291,7 @@ int belay_close(belay_context *context)
         close_places(context); /* whose faults count */
         bl_modes_close(context);
     }
-    int status = belay_code_status(context->is_open ? context->first_code : context->open_code);
+    int status = belay_code_status(context->is_open ? last_code(context) : context->open_code);
     free_context(context);
     return status;
 }

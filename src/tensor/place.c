@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "tensor/redzone.h"
 #include "tensor/timeline.h"
 
 /* ---- places ---------------------------------------------------------------------------------------------------------- */
@@ -146,6 +147,7 @@ static void sweep(belay_context *context, int place, int64_t most)
         bl_free(p->uses);
         forget_pending(context, i);
     }
+    bl_redzone_tell(context, place, false);
 }
 
 /* A block of that size whose uses all come before the next command of the place's current stream.  Poison is written by
@@ -201,6 +203,7 @@ void bl_place_give(belay_context *context, bl_storage *storage)
     if (!is_idle) /* no memory to remember it by */
         device->api->synchronise(device);
     device->api->give(device, storage->data, storage->n_bytes);
+    bl_redzone_tell(context, storage->place, false);
 }
 
 /* ---- order ----------------------------------------------------------------------------------------------------------- */
@@ -427,6 +430,7 @@ belay_code bl_place_settle(belay_context *context, const char *why)
         first = first != BELAY_OK ? first : code;
     }
     bl_place_look(context);
+    bl_redzone_look(context);
     return first;
 }
 
