@@ -126,8 +126,9 @@ typedef struct bl_guard {
 /* A device of the context. */
 typedef struct bl_place {
     bl_device *device;
-    int stream;         /* its current one, in the context's streams */
-    bool loss_is_told;  /* what lost it */
+    int stream;        /* its current one, in the context's streams */
+    bool loss_is_told; /* what lost it */
+    bool mappings_are_told;
     uint64_t n_refused; /* calls that were place.lost */
 } bl_place;
 
@@ -393,6 +394,9 @@ void bl_storage_land(belay_context *context, bl_storage *storage);
 /* Moves a tensor from its scope to the object list: from now on bl_tensor_drop frees it. */
 belay_tensor bl_tensor_own(belay_context *context, belay_tensor tensor);
 void bl_tensor_drop(belay_context *context, belay_tensor tensor);
+/* The tensor goes on in the memory of `from`, a contiguous one of its shape and dtype that nothing else uses; its own is
+ * let go of, and `from` dies. */
+void bl_tensor_settle(belay_context *context, belay_tensor tensor, belay_tensor from);
 
 /* From now on the innermost scope and those around it stay open; returns the floor to go back to. */
 static inline uint32_t bl_scope_floor_set(belay_context *context)
