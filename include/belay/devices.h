@@ -44,6 +44,9 @@ BELAY_API int belay_n_devices(const char *kind);
  * computes it.  Faults: as belay_device_set, life.stale, life.stream. */
 BELAY_API belay_tensor belay_tensor_to(belay_tensor tensor, const char *device);
 
+/* How many tensors were copied because belay_options.place is move. */
+BELAY_API uint64_t belay_n_moved(const belay_context *context);
+
 /* Waits for all work of all devices (or one) of the context; faults are told.  place.lost when one is. */
 BELAY_API BELAY_MUST_USE belay_code belay_synchronise(belay_context *context);
 BELAY_API BELAY_MUST_USE belay_code belay_device_synchronise(belay_context *context, const char *device);

@@ -34,6 +34,15 @@ BELAY_API belay_tensor belay_forward(belay_module *module, belay_tensor x);
 BELAY_API void belay_module_training_set(belay_module *module, bool training);
 BELAY_API bool belay_module_training_get(const belay_module *module);
 
+/* Moves the parameters and buffers of the module and all below it, with the gradients that they have, to a device
+ * ("sim:1"); what lies there stays as it is.  Handles stay valid.  All or nothing: after a fault nothing was moved.
+ * Makers put parameters on the current device, whatever becomes of it.
+ *
+ * Make the optimizer behind it: one that was made before refuses to step (place.device).  So does the backward of a
+ * forward before it.  Refused at work, inside of the module's own forward (conf.order).  Other faults: as
+ * belay_device_set, mem.exhausted, place.lost. */
+BELAY_API BELAY_MUST_USE belay_code belay_module_to(belay_module *module, const char *device);
+
 /* Frees a root and all that hangs from it; the handles of its parameters are stale from then on.  Refused are a child,
  * which dies with its parent, and the model of a belay_run, which goes with it (conf.value); and a tree with a module at
  * work: inside of its own forward, or of belay_train, belay_evaluate or belay_predict over it (conf.order). */

@@ -155,6 +155,7 @@ static belay_tensor make_tensor(belay_context *ctx, const belay_shape *shape, co
     belay_tensor tensor = belay_tensor_from(ctx, BELAY_I64, *shape, data, n_elements * (int64_t)sizeof *data);
     if (belay_tensor_is_nil(tensor))
         return tensor;
+    bl_slot_get(ctx, tensor)->is_batch = true;
     return bl_tensor_own(ctx, belay_tensor_name_set(tensor, name));
 }
 

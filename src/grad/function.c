@@ -47,7 +47,7 @@ static void rule_function(belay_context *context, bl_node *node, belay_tensor *g
             bl_context_raise(context, BELAY_SHAPE_CONTRACT,
                              "backward of %s gave input %d a gradient of another shape or dtype", call->function->name,
                              k);
-        if (slot == NULL || !fits)
+        if (slot == NULL || !fits || !bl_grad_bring(context, call->function->name, node->in[k].place, &grad_in[k]))
             grad_in[k] = (belay_tensor){0};
     }
 }

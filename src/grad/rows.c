@@ -71,8 +71,12 @@ static void rule_map(belay_context *context, bl_node *node, belay_tensor *grad_i
 /* The gradient that arrived at an output, zeros where none did. */
 static belay_tensor arrived(belay_context *context, bl_node *node, int output)
 {
-    if (belay_tensor_is_nil(node->grad[output]))
-        return bl_launch_fill(context, node->out_dtype[output], &node->out_shape[output], 0);
+    if (belay_tensor_is_nil(node->grad[output])) {
+        int other = 0; /* one has arrived, else the node would not be walked */
+        while (other + 1 < node->n_out && belay_tensor_is_nil(node->grad[other]))
+            other++;
+        return bl_launch_fill_like(context, node->grad[other], node->out_dtype[output], &node->out_shape[output], 0);
+    }
     return bl_launch_contiguous(context, node->grad[output]);
 }
 

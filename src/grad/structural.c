@@ -40,7 +40,7 @@ void bl_grad_expand(belay_context *context, bl_node *node, belay_tensor *grad_in
 void bl_grad_slice(belay_context *context, bl_node *node, belay_tensor *grad_in)
 {
     const int64_t *i = node->params.i;
-    belay_tensor whole = bl_launch_fill(context, node->in[0].dtype, &node->in[0].shape, 0);
+    belay_tensor whole = bl_launch_fill_like(context, node->grad[0], node->in[0].dtype, &node->in[0].shape, 0);
     belay_tensor place = bl_view_slice(context, whole, (int)i[0], i[1], i[2], i[3]);
     if (bl_launch_move(context, place, node->grad[0]))
         grad_in[0] = whole;
@@ -49,7 +49,7 @@ void bl_grad_slice(belay_context *context, bl_node *node, belay_tensor *grad_in)
 /* The same for one index along axis i[0]: i[1]. */
 void bl_grad_select(belay_context *context, bl_node *node, belay_tensor *grad_in)
 {
-    belay_tensor whole = bl_launch_fill(context, node->in[0].dtype, &node->in[0].shape, 0);
+    belay_tensor whole = bl_launch_fill_like(context, node->grad[0], node->in[0].dtype, &node->in[0].shape, 0);
     belay_tensor place = bl_view_select(context, whole, (int)node->params.i[0], node->params.i[1]);
     if (bl_launch_move(context, place, node->grad[0]))
         grad_in[0] = whole;
@@ -64,7 +64,7 @@ void bl_grad_put(belay_context *context, bl_node *node, belay_tensor *grad_in)
     if (!node->in[0].is_wanted)
         return;
     belay_tensor rest = bl_launch_copy(context, g);
-    belay_tensor none = bl_launch_fill(context, node->in[1].dtype, &node->in[1].shape, 0);
+    belay_tensor none = bl_launch_fill_like(context, g, node->in[1].dtype, &node->in[1].shape, 0);
     if (!belay_tensor_is_nil(rest) && bl_launch_move(context, bl_view_corner(context, rest, &node->in[1].shape), none))
         grad_in[0] = rest;
 }

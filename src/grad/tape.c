@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "launch/stray.h"
 
 struct bl_tape {
     bl_node **node;
@@ -146,6 +147,7 @@ bl_node *bl_grad_record(belay_context *context, bl_grad_rule rule, const belay_t
                                 .node = slot->node,
                                 .output = slot->node_output,
                                 .leaf = in[k],
+                                .place = slot->storage->place,
                                 .shape = bl_slot_shape(slot),
                                 .dtype = slot->dtype};
     }
@@ -165,6 +167,22 @@ bl_node *bl_grad_record(belay_context *context, bl_grad_rule rule, const belay_t
 }
 
 /* ---- walking back ---------------------------------------------------------------------------------------------------- */
+
+bool bl_grad_bring(belay_context *context, const char *op, int home, belay_tensor *grad)
+{
+    const bl_slot *slot = bl_slot_get(context, *grad);
+    if (slot->storage->place == home)
+        return true;
+    if (context->place != BELAY_PLACE_MOVE) {
+        bl_prove_refuse(context, BELAY_PLACE_DEVICE, op, &(bl_given){"gradient", *grad}, 1,
+                        "%s: a gradient lies on %s, what it is the gradient of on %s", op,
+                        bl_slot_device(context, slot)->name, context->places[home].device->name);
+        return false;
+    }
+    bl_stray_note(context, op, (bl_given){"gradient", *grad}, home);
+    *grad = bl_launch_to(context, *grad, home);
+    return !belay_tensor_is_nil(*grad);
+}
 
 static bl_node *find_node(const bl_tape *tape, uint64_t serial)
 {
@@ -208,12 +226,29 @@ static bool is_ours(const belay_context *context, belay_tensor tensor)
     return is_alone(context, tensor) && bl_slot_get((belay_context *)context, tensor)->owner == (int32_t)context->depth;
 }
 
+/* The leaf went to another device after the forward. */
+static void refuse_moved(belay_context *context, const bl_slot *leaf, const bl_slot *grad)
+{
+    bl_error error;
+    const char *name = bl_journal_text_get(context->journal, leaf->name);
+    bl_error_set(&error, BELAY_PLACE_DEVICE, "the gradient of %.100s was computed on %s, where it lay in the forward",
+                 name[0] != '\0' ? name : "a leaf", bl_slot_device(context, grad)->name);
+    bl_error_fact(&error, "it lies on %s by now", bl_slot_device(context, leaf)->name);
+    bl_error_advise(&error, "Move a module before its forward or after its backward.");
+    bl_context_raise_error(context, &error);
+}
+
 /* A leaf's gradient belongs to the leaf. */
 static void arrive_at_leaf(belay_context *context, belay_tensor leaf, belay_tensor grad)
 {
     bl_slot *slot = bl_slot_get(context, leaf);
     if (slot == NULL || !slot->requires_grad)
         return;
+    const bl_slot *arrived = bl_slot_get(context, grad);
+    if (BL_UNLIKELY(arrived->storage->place != slot->storage->place)) {
+        refuse_moved(context, slot, arrived);
+        return;
+    }
     if (!belay_tensor_is_nil(slot->grad)) {
         bl_launch_add_to(context, slot->grad, grad);
         return;
@@ -237,7 +272,8 @@ belay_tensor bl_grad_collected(belay_context *context, const bl_node *node, int 
     const bl_edge *edge = &node->in[k];
     const bl_slot *leaf = edge->is_wanted && edge->node == 0 ? bl_slot_get(context, edge->leaf) : NULL;
     const bl_slot *grad = leaf != NULL && leaf->requires_grad ? bl_slot_get(context, leaf->grad) : NULL;
-    return grad != NULL && bl_slot_is_contiguous(grad) ? leaf->grad : (belay_tensor){0};
+    bool fits = grad != NULL && bl_slot_is_contiguous(grad) && grad->storage->place == edge->place;
+    return fits ? leaf->grad : (belay_tensor){0};
 }
 
 static void route(belay_context *context, const bl_edge *edge, belay_tensor grad)
@@ -345,10 +381,12 @@ static void backward(belay_context *context, belay_tensor tensor, belay_tensor u
                          "the gradient given does not have the tensor's shape and dtype");
         return;
     }
+    if (is_given && !bl_grad_bring(context, "backward", slot->storage->place, &upstream))
+        return;
     belay_scope scope = belay_scope_open(context);
     bool was = belay_recording_set(context, false);
     int output = slot->node_output;
-    belay_tensor one = is_given ? upstream : bl_launch_fill(context, slot->dtype, &shape, 1);
+    belay_tensor one = is_given ? upstream : bl_launch_fill_like(context, tensor, slot->dtype, &shape, 1);
     if (!belay_tensor_is_nil(one))
         arrive(context, &node->grad[output], one);
     belay_recording_set(context, was);

@@ -15,6 +15,7 @@ typedef struct bl_edge {
     int output;
     belay_tensor leaf; /* a handle, not a hold: a leaf that died takes no gradient */
     belay_tensor kept; /* held, or nil */
+    int place;
     belay_shape shape;
     belay_dtype dtype;
 } bl_edge;
@@ -55,6 +56,10 @@ bl_node *bl_grad_record(belay_context *context, bl_grad_rule rule, const belay_t
 
 /* Records a call of a row that has run, with what its gradients need.  `in` are the recorded inputs. */
 void bl_grad_record_call(const bl_call *call);
+
+/* A gradient that is given lies at `home`, as what it is of does: from here on in place move, else false after
+ * place.device. */
+bool bl_grad_bring(belay_context *context, const char *op, int home, belay_tensor *grad);
 
 /* The gradient that a leaf behind input k has collected already, for a rule that adds to it in place (and then leaves
  * grad_in[k] nil); nil where there is none or it is not row-major.  The same for the backward of a function. */

@@ -2,6 +2,8 @@
 /* Small compositions of launches that ops and gradients share.  None records. */
 #include <string.h>
 
+#include "base/checked.h"
+#include "base/memory.h"
 #include "launch/launch.h"
 
 belay_tensor bl_launch_cast(belay_context *context, belay_tensor tensor, belay_dtype dtype)
@@ -30,12 +32,55 @@ belay_tensor bl_launch_contiguous(belay_context *context, belay_tensor tensor)
     return bl_slot_is_contiguous(slot) ? tensor : bl_launch_copy(context, tensor);
 }
 
-belay_tensor bl_launch_fill(belay_context *context, belay_dtype dtype, const belay_shape *shape, double value)
+static belay_tensor fill(belay_context *context, int at, belay_dtype dtype, const belay_shape *shape, double value)
 {
-    bl_call call = {.context = context, .op = BL_OP_fill, .dtype = dtype, .shape = *shape};
+    bl_call call = {.context = context, .op = BL_OP_fill, .dtype = dtype, .shape = *shape, .at = at};
     call.params.f[0] = value;
     call.params.i[0] = (int64_t)value;
     return bl_launch_run(&call) ? call.out[0] : (belay_tensor){0};
+}
+
+belay_tensor bl_launch_fill(belay_context *context, belay_dtype dtype, const belay_shape *shape, double value)
+{
+    return fill(context, 0, dtype, shape, value);
+}
+
+belay_tensor bl_launch_fill_like(belay_context *context, belay_tensor like, belay_dtype dtype, const belay_shape *shape,
+                                 double value)
+{
+    const bl_slot *slot = bl_slot_use(context, like);
+    return slot != NULL ? fill(context, 1 + slot->storage->place, dtype, shape, value) : (belay_tensor){0};
+}
+
+/* All bytes of a contiguous tensor. */
+static bool carry(belay_context *context, const bl_slot *from, const bl_slot *to)
+{
+    int64_t n_bytes = bl_slot_elements(from) * belay_dtype_size((belay_dtype)from->dtype);
+    void *host = bl_alloc(bl_max_i64(n_bytes, 1), 1);
+    if (host == NULL)
+        bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory to move a tensor by way of the host");
+    bool done = host != NULL && bl_place_fence(context, from->storage->place, "a tensor was moved") == BELAY_OK &&
+                bl_place_read(context, from, 0, host, n_bytes) == BELAY_OK &&
+                bl_place_write(context, to, 0, host, n_bytes) == BELAY_OK;
+    bl_free(host);
+    return done;
+}
+
+belay_tensor bl_launch_to(belay_context *context, belay_tensor tensor, int place)
+{
+    belay_tensor whole = bl_launch_contiguous(context, tensor);
+    const bl_slot *from = belay_tensor_is_nil(whole) ? NULL : bl_slot_get(context, whole);
+    if (from == NULL)
+        return (belay_tensor){0};
+    belay_shape shape = bl_slot_shape(from);
+    belay_tensor to = bl_tensor_new_on(context, place, (belay_dtype)from->dtype, &shape, NULL);
+    bool done = !belay_tensor_is_nil(to) && carry(context, from, bl_slot_get(context, to));
+    if (whole.slot != tensor.slot)
+        bl_tensor_drop(context, whole);
+    if (done)
+        return to;
+    bl_tensor_drop(context, to);
+    return (belay_tensor){0};
 }
 
 bool bl_launch_add_to(belay_context *context, belay_tensor to, belay_tensor from)

@@ -21,6 +21,7 @@ typedef struct bl_call {
     belay_dtype dtype;         /* of the output, for COPY and MAP0P */
     belay_shape shape;         /* of the output, for MAP0P and to bind the symbols below */
     belay_tensor into;         /* write here instead of into a new tensor: same shape and dtype, contiguous */
+    int at;                    /* 1 + the place of the result, where no operand says it; 0: the current one */
     bool has_dims;             /* `dims` gives every symbol of `dims_of`'s signature by letter */
     int dims_of;
     int64_t dims[8];
@@ -47,7 +48,12 @@ belay_tensor bl_launch_contiguous(belay_context *context, belay_tensor tensor);
 belay_tensor bl_launch_cast(belay_context *context, belay_tensor tensor, belay_dtype dtype);
 /* A fresh copy. */
 belay_tensor bl_launch_copy(belay_context *context, belay_tensor tensor);
+/* At the current place, which is for makers, and where `like` lies, which is for all else. */
 belay_tensor bl_launch_fill(belay_context *context, belay_dtype dtype, const belay_shape *shape, double value);
+belay_tensor bl_launch_fill_like(belay_context *context, belay_tensor like, belay_dtype dtype, const belay_shape *shape,
+                                 double value);
+/* A copy at another place, in row-major order, by way of the host, which waits for what computes the tensor. */
+belay_tensor bl_launch_to(belay_context *context, belay_tensor tensor, int place);
 /* Writes `from` over the elements of `to`, which may be any view; same shape. */
 bool bl_launch_move(belay_context *context, belay_tensor to, belay_tensor from);
 /* to += from, same shape. */

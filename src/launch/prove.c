@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "launch/custom.h"
+#include "launch/stray.h"
 
 /* ---- words ----------------------------------------------------------------------------------------------------------- */
 
@@ -82,6 +83,26 @@ void bl_prove_fail(const bl_call *call, belay_code code, const char *format, ...
     bl_context_fault(call->context, &f);
 }
 
+void bl_prove_describe_given(const belay_context *context, const char *op, const bl_given *given, int n,
+                             bl_report_fault *f)
+{
+    snprintf(f->op, sizeof f->op, "%s", op);
+    f->is_backward = context->in_backward;
+    for (int k = 0; k < n && f->n_tensors < BL_COUNT(f->tensor); k++) {
+        const bl_slot *slot = bl_slot_get(context, given[k].tensor);
+        if (slot == NULL)
+            continue;
+        bl_report_tensor *t = &f->tensor[f->n_tensors++];
+        snprintf(t->role, sizeof t->role, "%s", given[k].role);
+        snprintf(t->name, sizeof t->name, "%s", bl_journal_text_get(context->journal, slot->name));
+        snprintf(t->device, sizeof t->device, "%s", bl_slot_device(context, slot)->name);
+        t->dtype = slot->dtype;
+        t->shape = bl_slot_shape(slot);
+        if (f->device[0] == '\0')
+            snprintf(f->device, sizeof f->device, "%s", t->device);
+    }
+}
+
 belay_code bl_prove_refuse(belay_context *context, belay_code code, const char *op, const bl_given *given, int n,
                            const char *format, ...)
 {
@@ -90,18 +111,7 @@ belay_code bl_prove_refuse(belay_context *context, belay_code code, const char *
     va_start(args, format);
     bl_report_fault_begin(&f, code, format, args);
     va_end(args);
-    snprintf(f.op, sizeof f.op, "%s", op);
-    f.is_backward = context->in_backward;
-    for (int k = 0; k < n && f.n_tensors < BL_COUNT(f.tensor); k++) {
-        const bl_slot *slot = bl_slot_get(context, given[k].tensor);
-        if (slot == NULL)
-            continue;
-        bl_report_tensor *t = &f.tensor[f.n_tensors++];
-        snprintf(t->role, sizeof t->role, "%s", given[k].role);
-        snprintf(t->name, sizeof t->name, "%s", bl_journal_text_get(context->journal, slot->name));
-        t->dtype = slot->dtype;
-        t->shape = bl_slot_shape(slot);
-    }
+    bl_prove_describe_given(context, op, given, n, &f);
     return bl_context_fault(context, &f);
 }
 
@@ -132,40 +142,13 @@ static const char *role_of(const bl_call *call, int k)
 
 /* ---- what all proofs share ------------------------------------------------------------------------------------------- */
 
-/* "weight [10000, 128] on sim:0" */
-static void describe_place(const bl_call *call, int k, char *out, size_t size)
-{
-    const bl_slot *slot = bl_slot_get(call->context, shown_of(call, k));
-    const char *name = slot != NULL ? bl_journal_text_get(call->context->journal, slot->name) : "";
-    if (name[0] == '\0')
-        name = role_of(call, k);
-    slot = bl_slot_get(call->context, call->in[k]);
-    snprintf(out, size, "%.100s lies on %s", name, bl_slot_device(call->context, slot)->name);
-}
-
-/* The trap behind most of these: a tensor that a module uses and does not know of stays behind when the module moves. */
-static void hint_at_stray(const bl_call *call, int a, int b, bl_report_fault *f)
-{
-    const bl_slot *slot[2] = {bl_slot_get(call->context, call->in[a]), bl_slot_get(call->context, call->in[b])};
-    if (slot[0]->is_registered == slot[1]->is_registered)
-        return;
-    int stray = slot[0]->is_registered ? b : a;
-    const char *name = bl_journal_text_get(call->context->journal, slot[stray == a ? 0 : 1]->name);
-    bl_report_fault_fact(f, "%s%.100s belongs to no module, so that it does not move with one",
-                         name[0] != '\0' ? "" : "operand ", name[0] != '\0' ? name : role_of(call, stray));
-    snprintf(f->advice, sizeof f->advice, "Register it by belay_module_add_buffer, or move it by belay_tensor_to.");
-}
-
 static void fail_places(const bl_call *call, int a, int b)
 {
-    char words[2][160];
+    const bl_given pair[2] = {{role_of(call, a), shown_of(call, a)}, {role_of(call, b), shown_of(call, b)}};
     bl_report_fault f;
     bl_report_fault_init(&f, BELAY_PLACE_DEVICE);
     bl_prove_describe(call, &f);
-    describe_place(call, a, words[0], sizeof words[0]);
-    describe_place(call, b, words[1], sizeof words[1]);
-    snprintf(f.what, sizeof f.what, "%s: %s, %s", op_of(call), words[0], words[1]);
-    hint_at_stray(call, a, b, &f);
+    bl_stray_describe(call->context, op_of(call), pair, &f);
     bl_context_fault(call->context, &f);
 }
 
@@ -174,7 +157,7 @@ static bool share_place(const bl_call *call, bl_proof *p)
 {
     int first = -1;
     const bl_slot *into = belay_tensor_is_nil(call->into) ? NULL : bl_slot_get(call->context, call->into);
-    p->place = into != NULL ? into->storage->place : call->context->here;
+    p->place = into != NULL ? into->storage->place : call->at > 0 ? call->at - 1 : call->context->here;
     for (int k = 0; k < call->n_in; k++) {
         if (belay_tensor_is_nil(call->in[k]))
             continue;

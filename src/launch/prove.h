@@ -38,6 +38,9 @@ typedef struct bl_given {
 } bl_given;
 belay_code bl_prove_refuse(belay_context *context, belay_code code, const char *op, const bl_given *given, int n,
                            const char *format, ...) BL_PRINTF(6, 7);
+/* Fills in op and tensors. */
+void bl_prove_describe_given(const belay_context *context, const char *op, const bl_given *given, int n,
+                             bl_report_fault *fault);
 /* Fills in op, layer, site and tensors. */
 void bl_prove_describe(const bl_call *call, bl_report_fault *fault);
 

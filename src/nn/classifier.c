@@ -2,6 +2,7 @@
 /* Text classifiers: ids [batch, time] -> logits [batch, classes].  Id 0 is padding. */
 #include <math.h>
 
+#include "launch/launch.h"
 #include "nn/module.h"
 
 typedef struct classifier {
@@ -24,7 +25,8 @@ static belay_tensor mean_of_tokens(belay_tensor x, belay_tensor ids)
 {
     belay_context *context = belay_tensor_context(ids);
     belay_shape shape = belay_tensor_shape(ids);
-    belay_tensor zero = belay_zeros(context, belay_tensor_dtype(ids), belay_shape0());
+    const belay_shape one = belay_shape0();
+    belay_tensor zero = bl_launch_fill_like(context, ids, belay_tensor_dtype(ids), &one, 0);
     belay_tensor is_token = belay_cast(belay_ne(ids, zero), belay_tensor_dtype(x));
     belay_tensor n = belay_clamp(belay_sum(is_token, &(belay_axes){.n = 1, .axis = {1}, .keep = true}), 1, INFINITY);
     belay_tensor masked = belay_mul(x, belay_view(is_token, belay_shape3(shape.size[0], shape.size[1], 1)));

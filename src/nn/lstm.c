@@ -24,6 +24,7 @@ typedef struct pass {
     belay_context *context;
     const bl_lstm *lstm;
     bool is_backward;
+    belay_tensor at; /* what is made of nothing lies where this does */
 } pass;
 
 /* ---- parts and launches */
@@ -74,7 +75,7 @@ static bool cell(const pass *p, int op, belay_tensor a, belay_tensor b, belay_te
 
 static belay_tensor zeros(const pass *p, belay_shape shape)
 {
-    return bl_launch_fill(p->context, p->lstm->dtype, &shape, 0);
+    return bl_launch_fill_like(p->context, p->at, p->lstm->dtype, &shape, 0);
 }
 
 /* Dropout between layers, and its gradient: the same numbers are drawn again. */
@@ -153,8 +154,9 @@ static bool run_layer(const pass *p, layer *l)
     const bl_lstm *s = p->lstm;
     belay_shape shape = belay_shape3(s->steps, s->batch, s->hidden);
     l->gates = product(p, l->x, false, l->ih, true, (belay_tensor){0}, false);
-    l->c = bl_tensor_new(p->context, s->dtype, &shape, NULL);
-    l->h = bl_tensor_new(p->context, s->dtype, &shape, NULL);
+    const bl_slot *at = bl_slot_get(p->context, p->at);
+    l->c = bl_tensor_new_on(p->context, at->storage->place, s->dtype, &shape, NULL);
+    l->h = bl_tensor_new_on(p->context, at->storage->place, s->dtype, &shape, NULL);
     bool done = !belay_tensor_is_nil(l->gates) && !belay_tensor_is_nil(l->c) && !belay_tensor_is_nil(l->h) &&
                 !belay_tensor_is_nil(l->bias) && !belay_tensor_is_nil(l->first_c);
     for (int64_t t = 0; t < s->steps && s->batch > 0 && done; t++)
@@ -224,7 +226,7 @@ static void lstm_forward(belay_function_call *call, void *state, const belay_ten
 {
     (void)n_in, (void)n_out;
     const bl_lstm *s = state;
-    const pass p = {.context = belay_function_context(call), .lstm = s};
+    const pass p = {.context = belay_function_context(call), .lstm = s, .at = in[BL_LSTM_X]};
     belay_tensor x = time_major(&p, in[BL_LSTM_X]), h = {0};
     belay_tensor result[3] = {{0}};
     for (int o = 1; o < 3; o++)
@@ -406,7 +408,10 @@ static void lstm_backward(belay_function_call *call, void *state, const belay_te
 {
     (void)n_out, (void)n_in;
     const bl_lstm *s = state;
-    const pass p = {.context = belay_function_context(call), .lstm = s, .is_backward = true};
+    const pass p = {.context = belay_function_context(call),
+                    .lstm = s,
+                    .is_backward = true,
+                    .at = belay_function_saved(call, SAVED_GATES)};
     flow f = {0};
     belay_tensor g_state[2] = {{0}};
     for (int k = 0; k < 2; k++)

@@ -101,7 +101,12 @@ static belay_lstm_result apply(belay_context *context, bl_lstm *s, belay_tensor 
         in[bl_lstm_weight(s, number, 1)] = weights[number].hh;
     }
     uint64_t optional = (UINT64_C(1) << bl_lstm_bias(s->layers, 0)) - 2; /* all but x and the weights */
-    belay_function_apply(context, &bl_lstm_function, s, in, BL_LSTM_BIASES + 4 * s->layers, optional, out, 3);
+    int n = BL_LSTM_BIASES + 4 * s->layers;
+    if (!bl_op_meet(context, "lstm", NULL, in, n)) {
+        bl_free(s);
+        return (belay_lstm_result){0};
+    }
+    belay_function_apply(context, &bl_lstm_function, s, in, n, optional, out, 3);
     return (belay_lstm_result){out[0], out[1], out[2]};
 }
 

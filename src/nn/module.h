@@ -58,6 +58,9 @@ void bl_module_release(belay_module *module);
 /* The first module of the subtree that a call works with, or NULL. */
 const belay_module *bl_module_held(const belay_module *module);
 
+/* Where the module's first parameter or buffer lies; the current place when it has none. */
+int bl_module_place(const belay_module *module);
+
 /* Around a forward: the layer path, the depth, the hold.  False after size.overflow. */
 bool bl_module_begin(belay_module *module, size_t *length);
 void bl_module_end(belay_module *module, size_t length);

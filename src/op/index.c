@@ -265,11 +265,14 @@ belay_tensor belay_scatter_add(belay_tensor x, int axis, belay_tensor index, bel
         !index_fits(context, "scatter_add", given, 3, 2, -1))
         return (belay_tensor){0};
     belay_shape sizes = belay_tensor_shape(index);
-    belay_tensor from = corner(context, src, &sizes, -1), to = corner(context, x, &sizes, axis);
+    belay_tensor at[] = {x, index, src};
+    if (!bl_op_meet(context, "scatter_add", (const char *const[]){"x", "index", "src"}, at, 3))
+        return (belay_tensor){0};
+    belay_tensor from = corner(context, at[2], &sizes, -1), to = corner(context, at[0], &sizes, axis);
     if (belay_tensor_is_nil(from) || belay_tensor_is_nil(to))
         return (belay_tensor){0};
-    belay_tensor y = add_by_index(context, BL_OP_scatter_add, to, axis, index, from, shown, policy_of(options));
-    return belay_tensor_n_elements(y) == belay_tensor_n_elements(x) ? y : bl_op_put(context, x, y);
+    belay_tensor y = add_by_index(context, BL_OP_scatter_add, to, axis, at[1], from, shown, policy_of(options));
+    return belay_tensor_n_elements(y) == belay_tensor_n_elements(x) ? y : bl_op_put(context, at[0], y);
 }
 
 belay_tensor belay_index_add(belay_tensor x, int axis, belay_tensor ids, belay_tensor src, double alpha,
@@ -300,6 +303,9 @@ belay_tensor belay_index_add(belay_tensor x, int axis, belay_tensor ids, belay_t
         bl_text_fini(&words[1]);
         return (belay_tensor){0};
     }
-    belay_tensor from = alpha == 1 ? src : belay_affine(src, alpha, 0);
-    return add_by_index(context, BL_OP_index_add, x, axis, ids, from, shown, policy_of(options));
+    belay_tensor at[] = {x, ids, src};
+    if (!bl_op_meet(context, "index_add", (const char *const[]){"x", "ids", "src"}, at, 3))
+        return (belay_tensor){0};
+    belay_tensor from = alpha == 1 ? at[2] : belay_affine(at[2], alpha, 0);
+    return add_by_index(context, BL_OP_index_add, at[0], axis, at[1], from, shown, policy_of(options));
 }

@@ -5,7 +5,7 @@
 
 belay_tensor bl_op_run(bl_call *call)
 {
-    if (!bl_launch_run(call))
+    if (!bl_op_meet_call(call) || !bl_launch_run(call))
         return (belay_tensor){0};
     bl_grad_record_call(call);
     return call->out[0];

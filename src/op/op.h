@@ -25,6 +25,12 @@ belay_tensor bl_op_permute(belay_context *context, belay_tensor x, const int64_t
 belay_tensor bl_op_axis_last(belay_context *context, belay_tensor x, int axis);
 belay_tensor bl_op_axis_back(belay_context *context, belay_tensor x, int axis);
 
+/* The tensors of an operation lie at one place from here on: where they do not, strays are copied there (recorded) if
+ * the context's place is move, else it is false after place.device.  `role` names them, NULL: by number. */
+bool bl_op_meet(belay_context *context, const char *op, const char *const *role, belay_tensor *tensor, int n);
+/* The same for a call's operands, which the proof refuses when they are not moved. */
+bool bl_op_meet_call(bl_call *call);
+
 /* x at another place; recorded. */
 belay_tensor bl_op_to(belay_context *context, belay_tensor x, int place);
 

@@ -64,17 +64,21 @@ belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_tensor bias
     belay_shape shape = belay_tensor_shape(x), table = belay_tensor_shape(weight);
     if (!linear_is_legal(context, &shape, &table, (bl_given[]){{"x", x}, {"weight", weight}, {"bias", bias}}))
         return (belay_tensor){0};
+    static const char *const role[] = {"x", "weight", "bias"};
+    belay_tensor at[] = {x, weight, bias};
+    if (!bl_op_meet(context, "linear", role, at, 3))
+        return (belay_tensor){0};
     int64_t width = shape.size[shape.rank - 1], n = 1;
     for (int i = 0; i < shape.rank - 1; i++)
         n *= shape.size[i];
     belay_shape rows = belay_shape3(1, n, width), matrix = belay_shape3(1, table.size[0], table.size[1]);
     bl_call call = {.context = context, .shown = {x, weight}};
-    call.in[0] = bl_launch_reshape(context, x, &rows);
-    call.in[1] = bl_launch_reshape(context, weight, &matrix);
+    call.in[0] = bl_launch_reshape(context, at[0], &rows);
+    call.in[1] = bl_launch_reshape(context, at[1], &matrix);
     call.params.i[1] = true; /* the weight is stored transposed */
     shape.size[shape.rank - 1] = table.size[0];
-    belay_tensor y = product(&call, in, &shape);
-    return belay_tensor_is_nil(bias) ? y : belay_add(y, bias);
+    belay_tensor y = product(&call, at, &shape);
+    return belay_tensor_is_nil(bias) ? y : belay_add(y, at[2]);
 }
 
 /* A factor as [batch, rows, columns]: transposed views are passed as they are stored. */
@@ -145,10 +149,14 @@ belay_tensor belay_matmul(belay_tensor a, belay_tensor b)
         bl_prove_refuse(context, BELAY_SHAPE_RANK, "matmul", given, 2, "matmul takes tensors of at least one axis");
         return (belay_tensor){0};
     }
+    static const char *const role[] = {"a", "b"};
+    belay_tensor at[] = {a, b};
+    if (!bl_op_meet(context, "matmul", role, at, 2))
+        return (belay_tensor){0};
     bool a_vector = sa.rank == 1, b_vector = sb.rank == 1, ta, tb;
     belay_shape row = belay_shape2(1, sa.size[0]), column = belay_shape2(sb.size[0], 1);
-    belay_tensor left = a_vector ? bl_op_reshape(context, a, &row) : a;
-    belay_tensor right = b_vector ? bl_op_reshape(context, b, &column) : b;
+    belay_tensor left = a_vector ? bl_op_reshape(context, at[0], &row) : at[0];
+    belay_tensor right = b_vector ? bl_op_reshape(context, at[1], &column) : at[1];
     if (!leading_shape(context, left, right, &result))
         return (belay_tensor){0};
     left = spread(context, left, &result);

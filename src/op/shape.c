@@ -2,8 +2,11 @@
 /* Ops that move or rename elements. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
+#include "launch/stray.h"
 #include "op/op.h"
 
 belay_tensor belay_view(belay_tensor x, belay_shape shape)
@@ -200,17 +203,11 @@ static bool joined_shape(belay_context *context, const belay_tensor *in, int n, 
     return true;
 }
 
-belay_tensor belay_cat(const belay_tensor *in, int n, int axis)
+/* Tensors of one place, side by side. */
+static belay_tensor join(belay_context *context, const belay_tensor *in, int n, int axis, const belay_shape *shape)
 {
-    belay_context *context = bl_op_context(in, n);
-    BL_ENTER(context);
-    if (context == NULL || belay_tensor_is_nil(in[0]))
-        return (belay_tensor){0};
-    axis = bl_view_axis(context, "cat", in[0], axis);
-    belay_shape shape;
-    if (axis < 0 || !joined_shape(context, in, n, axis, &shape))
-        return (belay_tensor){0};
-    belay_tensor y = bl_tensor_new(context, belay_tensor_dtype(in[0]), &shape, NULL);
+    int at = bl_slot_get(context, in[0])->storage->place;
+    belay_tensor y = bl_tensor_new_on(context, at, belay_tensor_dtype(in[0]), shape, NULL);
     int64_t start = 0;
     for (int k = 0; k < n && !belay_tensor_is_nil(y); k++) {
         int64_t size = belay_tensor_shape(in[k]).size[axis];
@@ -225,5 +222,30 @@ belay_tensor belay_cat(const belay_tensor *in, int n, int axis)
     bl_node *node = bl_grad_record(context, bl_grad_cat, in, n, &y, 1);
     if (node != NULL)
         node->params.i[0] = axis;
+    return y;
+}
+
+belay_tensor belay_cat(const belay_tensor *in, int n, int axis)
+{
+    belay_context *context = bl_op_context(in, n);
+    BL_ENTER(context);
+    if (context == NULL || belay_tensor_is_nil(in[0]))
+        return (belay_tensor){0};
+    axis = bl_view_axis(context, "cat", in[0], axis);
+    belay_shape shape;
+    int first, other;
+    if (axis < 0 || !joined_shape(context, in, n, axis, &shape))
+        return (belay_tensor){0};
+    if (bl_stray_is_none(context, in, n, &first, &other))
+        return join(context, in, n, axis, &shape);
+    belay_tensor *near = bl_alloc(n, sizeof *near), y = {0};
+    if (near == NULL) {
+        bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory to bring %d tensors together for cat", n);
+        return y;
+    }
+    memcpy(near, in, (size_t)n * sizeof *near);
+    if (bl_op_meet(context, "cat", NULL, near, n))
+        y = join(context, near, n, axis, &shape);
+    bl_free(near);
     return y;
 }

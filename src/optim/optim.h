@@ -86,6 +86,9 @@ typedef struct bl_optim_list {
 /* The optimizer of that rule, adopted by the context; NULL after a fault. */
 belay_optimizer *bl_optim_new(belay_context *context, const bl_optim_list *list, const bl_optim_rule *rule);
 
+/* A view of a tensor as one axis, owned by the optimizer. */
+belay_tensor bl_optim_flat(belay_context *context, belay_tensor tensor);
+
 /* The makers' common part: options are proved, the nil optimizer stands for a failure. */
 belay_optimizer *bl_optim_sgd(belay_context *context, const bl_optim_list *list, const belay_sgd_options *options);
 belay_optimizer *bl_optim_adam(belay_context *context, const bl_optim_list *list, const belay_adam_options *options,

@@ -85,16 +85,17 @@ static bool check_leaf(belay_context *context, belay_tensor leaf, int64_t number
     return bl_slot_is_contiguous(slot);
 }
 
-/* A view of a tensor as one axis, owned by the optimizer. */
-static belay_tensor flat_of(belay_context *context, belay_tensor tensor)
+belay_tensor bl_optim_flat(belay_context *context, belay_tensor tensor)
 {
     belay_shape flat = belay_shape1(belay_tensor_n_elements(tensor));
     return bl_tensor_own(context, bl_launch_reshape(context, tensor, &flat));
 }
 
-static belay_tensor zeros(belay_context *context, belay_dtype dtype, const belay_shape *shape, const char *name)
+/* All lies where the parameters lie. */
+static belay_tensor zeros(const belay_optimizer *o, belay_dtype dtype, const belay_shape *shape, const char *name)
 {
-    belay_tensor tensor = bl_tensor_own(context, bl_launch_fill(context, dtype, shape, 0));
+    belay_context *context = o->context;
+    belay_tensor tensor = bl_tensor_own(context, bl_launch_fill_like(context, o->parameter[0].leaf, dtype, shape, 0));
     if (!belay_tensor_is_nil(tensor))
         bl_slot_get(context, tensor)->name = bl_journal_text(context->journal, name);
     return tensor;
@@ -117,12 +118,12 @@ static bool make_moments(belay_optimizer *o, bl_optim_parameter *p, const char *
 {
     belay_context *context = o->context;
     belay_shape shape = belay_tensor_shape(p->leaf);
-    p->flat = flat_of(context, p->leaf);
+    p->flat = bl_optim_flat(context, p->leaf);
     for (int m = 0; m < BL_OPTIM_MAX_MOMENTS; m++) {
         if (o->rule.moment[m] == NULL)
             continue;
-        p->moment[m] = zeros(context, belay_tensor_dtype(p->leaf), &shape, o->rule.moment[m]);
-        p->flat_moment[m] = flat_of(context, p->moment[m]);
+        p->moment[m] = zeros(o, belay_tensor_dtype(p->leaf), &shape, o->rule.moment[m]);
+        p->flat_moment[m] = bl_optim_flat(context, p->moment[m]);
         if (belay_tensor_is_nil(p->flat_moment[m]) || !add_entry(o, o->rule.moment[m], name, p->moment[m]))
             return false;
     }
@@ -143,7 +144,7 @@ static bool make_partials(belay_optimizer *o)
     for (int64_t i = 0; i < o->n; i++)
         total += n_chunks(&o->parameter[i]); /* less than the elements that exist */
     belay_shape shape = belay_shape1(total);
-    o->partial = zeros(o->context, BELAY_F64, &shape, "squares");
+    o->partial = zeros(o, BELAY_F64, &shape, "squares");
     for (int64_t i = 0; i < o->n && !belay_tensor_is_nil(o->partial); i++) {
         bl_optim_parameter *p = &o->parameter[i];
         belay_shape part = belay_shape1(n_chunks(p));
@@ -158,9 +159,9 @@ static bool make_partials(belay_optimizer *o)
 static bool make_state(belay_optimizer *o)
 {
     belay_shape ages = belay_shape1(o->n), state = belay_shape1(BL_OPTIM_STATE);
-    o->used = zeros(o->context, BELAY_U8, &ages, "used");
-    o->t = zeros(o->context, BELAY_F64, &ages, "t");
-    o->state = zeros(o->context, BELAY_F64, &state, "state");
+    o->used = zeros(o, BELAY_U8, &ages, "used");
+    o->t = zeros(o, BELAY_F64, &ages, "t");
+    o->state = zeros(o, BELAY_F64, &state, "state");
     return !belay_tensor_is_nil(o->used) && !belay_tensor_is_nil(o->t) && !belay_tensor_is_nil(o->state) &&
            add_entry(o, "t", "", o->t) && add_entry(o, "state", "", o->state);
 }
@@ -199,11 +200,28 @@ static belay_optimizer *allocate(int64_t n)
     return NULL;
 }
 
+/* One kernel updates all: a parameter lies where the first one does. */
+static bool check_place(const belay_optimizer *o, belay_tensor leaf, int64_t number)
+{
+    const bl_slot *slot = bl_slot_get(o->context, leaf);
+    const bl_slot *first = o->n > 0 ? bl_slot_get(o->context, o->parameter[0].leaf) : slot;
+    if (slot->storage->place == first->storage->place)
+        return true;
+    bl_error error;
+    bl_error_set(&error, BELAY_PLACE_DEVICE,
+                 "parameter %" PRId64 " of an optimizer, %.100s, lies on %s, those before it on %s", number,
+                 bl_journal_text_get(o->context->journal, slot->name), bl_slot_device(o->context, slot)->name,
+                 bl_slot_device(o->context, first)->name);
+    bl_error_advise(&error, "Make an optimizer for the parameters of each device.");
+    bl_context_raise_error(o->context, &error);
+    return false;
+}
+
 /* Parameter number i of the list; true for one that is there already. */
 static bool add_parameter(belay_optimizer *o, const bl_optim_list *list, int64_t i)
 {
     belay_tensor leaf = list->parameter[i];
-    if (!check_leaf(o->context, leaf, i))
+    if (!check_leaf(o->context, leaf, i) || !check_place(o, leaf, i))
         return false;
     if (is_listed(o, leaf))
         return true;

@@ -41,6 +41,37 @@ static void run_hooks(belay_optimizer *o)
 
 static bl_fault_ring *ring_of(const belay_context *context) { return context->ring; }
 
+static void refuse_moved(const belay_optimizer *o, const bl_slot *leaf, const bl_slot *flat)
+{
+    bl_error error;
+    const char *name = bl_journal_text_get(o->context->journal, leaf->name);
+    bl_error_set(&error, BELAY_PLACE_DEVICE, "%.100s lies on %s, what its optimizer keeps of it on %s",
+                 name[0] != '\0' ? name : "a parameter", bl_slot_device(o->context, leaf)->name,
+                 bl_slot_device(o->context, flat)->name);
+    bl_error_fact(&error, "it was moved after the optimizer had been made");
+    bl_error_advise(&error, "Make the optimizer after belay_module_to.");
+    bl_context_raise_error(o->context, &error);
+}
+
+/* Whether the parameter lies where its moments do: it may have been moved.  When it has come back, its view is renewed. */
+static bool is_at_home(belay_optimizer *o, bl_optim_parameter *p, bool tells)
+{
+    const bl_slot *leaf = bl_slot_get(o->context, p->leaf), *flat = bl_slot_get(o->context, p->flat);
+    if (BL_LIKELY(leaf->storage == flat->storage))
+        return true;
+    if (leaf->storage->place != flat->storage->place) {
+        if (tells)
+            refuse_moved(o, leaf, flat);
+        return false;
+    }
+    belay_tensor fresh = bl_optim_flat(o->context, p->leaf);
+    if (belay_tensor_is_nil(fresh))
+        return false;
+    bl_tensor_drop(o->context, p->flat);
+    p->flat = fresh;
+    return true;
+}
+
 /* Views of the gradients that are there: the step's only memory, so it can fail before anything was launched. */
 static bool collect(belay_optimizer *o)
 {
@@ -50,10 +81,10 @@ static bool collect(belay_optimizer *o)
         const bl_slot *leaf = bl_slot_use(o->context, p->leaf);
         belay_tensor grad = leaf != NULL ? leaf->grad : (belay_tensor){0};
         belay_shape flat = belay_shape1(leaf != NULL ? bl_slot_elements(leaf) : 0);
-        bool is_there = !belay_tensor_is_nil(grad);
+        bool is_home = leaf != NULL && is_at_home(o, p, whole), is_there = is_home && !belay_tensor_is_nil(grad);
         p->grad_flat = is_there ? bl_launch_reshape(o->context, grad, &flat) : (belay_tensor){0};
         o->is_used[i] = is_there;
-        whole = whole && leaf != NULL && is_there == !belay_tensor_is_nil(p->grad_flat);
+        whole = whole && is_home && is_there == !belay_tensor_is_nil(p->grad_flat);
     }
     return whole;
 }

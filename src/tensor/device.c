@@ -15,10 +15,12 @@ belay_code bl_place_named(belay_context *context, const char *name, int *out)
     return code == BELAY_OK ? code : bl_context_raise_error(context, &error);
 }
 
-static void go_to(belay_context *context, int place)
+int bl_place_go(belay_context *context, int place)
 {
+    int before = context->here;
     context->here = place;
     context->device = context->places[place].device;
+    return before;
 }
 
 belay_code belay_device_set(belay_context *context, const char *device)
@@ -28,7 +30,7 @@ belay_code belay_device_set(belay_context *context, const char *device)
         return context != NULL ? context->open_code : BELAY_CONF_VALUE;
     int place;
     TRY(bl_place_named(context, device, &place));
-    go_to(context, place);
+    bl_place_go(context, place);
     return BELAY_OK;
 }
 
@@ -49,16 +51,16 @@ belay_device_guard belay_device_guard_open(belay_context *context, const char *d
         return (belay_device_guard){0};
     bl_guard *guard = &context->guards[context->n_guards++];
     *guard = (bl_guard){.place = context->here, .serial = ++context->guard_serial};
-    go_to(context, place);
+    bl_place_go(context, place);
     return (belay_device_guard){context->number, (uint32_t)context->n_guards, guard->serial};
 }
 
 void belay_device_guard_close(belay_device_guard guard)
 {
     belay_context *context = bl_context_find(guard.context);
+    BL_ENTER(context);
     if (context == NULL)
         return;
-    BL_ENTER(context);
     bool is_open = guard.depth >= 1 && guard.depth <= (uint32_t)context->n_guards &&
                    context->guards[guard.depth - 1].serial == guard.serial;
     if (!is_open || guard.depth != (uint32_t)context->n_guards)
@@ -69,7 +71,7 @@ void belay_device_guard_close(belay_device_guard guard)
     if (!is_open)
         return;
     context->n_guards = (int)guard.depth - 1;
-    go_to(context, context->guards[guard.depth - 1].place);
+    bl_place_go(context, context->guards[guard.depth - 1].place);
 }
 
 /* ---- questions and waits --------------------------------------------------------------------------------------------- */
@@ -77,7 +79,7 @@ void belay_device_guard_close(belay_device_guard guard)
 const char *belay_tensor_device(belay_tensor tensor)
 {
     belay_context *context = bl_tensor_context(tensor);
-    const bl_slot *slot = context != NULL ? bl_slot_get(context, tensor) : NULL;
+    const bl_slot *slot = BL_ASK(context) ? bl_slot_get(context, tensor) : NULL;
     return slot != NULL ? bl_slot_device(context, slot)->name : "";
 }
 
@@ -89,6 +91,8 @@ int belay_n_devices(const char *kind)
             return api->count();
     return 0;
 }
+
+uint64_t belay_n_moved(const belay_context *context) { return BL_ASK(context) ? context->n_moved : 0; }
 
 belay_code belay_synchronise(belay_context *context)
 {
@@ -115,7 +119,8 @@ belay_code belay_device_synchronise(belay_context *context, const char *device)
 
 bool belay_device_is_lost(const belay_context *context, const char *device)
 {
-    for (int place = 0; belay_is_open(context) && device != NULL && place < context->n_places; place++) {
+    bool may_ask = BL_ASK(context);
+    for (int place = 0; may_ask && device != NULL && place < context->n_places; place++) {
         bl_device *d = context->places[place].device;
         if (bl_place_is_named(d, device))
             return d->api->loss(d) != NULL;

@@ -366,7 +366,10 @@ belay_tensor bl_tensor_new_on(belay_context *context, int place, belay_dtype dty
     if (storage == NULL) {
         bl_report_fault f;
         bl_report_fault_init(&f, BELAY_MEM_EXHAUSTED);
-        belay_memory memory = belay_memory_get(context);
+        bl_device *device = context->places[place].device;
+        belay_memory memory = {0};
+        bl_pool_memory(device->api->pool(device), &memory.in_use, &memory.held, &memory.peak);
+        snprintf(f.device, sizeof f.device, "%s", device->name);
         snprintf(f.what, sizeof f.what, "no memory for a tensor of %" PRId64 " bytes", n_bytes);
         bl_report_fault_fact(&f, "in use: %" PRId64 " bytes, held: %" PRId64 " bytes", memory.in_use, memory.held);
         bl_context_fault(context, &f);
@@ -406,7 +409,13 @@ belay_tensor bl_tensor_view(belay_context *context, belay_tensor of, const belay
         return (belay_tensor){0};
     }
     slot->storage->holders++;
-    return slot_fill(context, slot->storage, slot->dtype, shape, stride, offset, slot->name);
+    belay_tensor view = slot_fill(context, slot->storage, slot->dtype, shape, stride, offset, slot->name);
+    bl_slot *seen = bl_slot_get(context, view);
+    if (seen != NULL) {
+        seen->is_registered = slot->is_registered;
+        seen->is_batch = slot->is_batch;
+    }
+    return view;
 }
 
 belay_tensor bl_tensor_hold(belay_context *context, belay_tensor tensor)
@@ -440,6 +449,20 @@ void bl_tensor_drop(belay_context *context, belay_tensor tensor)
 {
     if (bl_slot_get(context, tensor) != NULL)
         slot_die(context, tensor.slot);
+}
+
+void bl_tensor_settle(belay_context *context, belay_tensor tensor, belay_tensor from)
+{
+    bl_slot *slot = bl_slot_get(context, tensor), *other = bl_slot_get(context, from);
+    bl_storage *storage = slot->storage;
+    slot->storage = other->storage;
+    slot->data = other->data;
+    slot->offset = other->offset;
+    memcpy(slot->stride, other->stride, sizeof slot->stride);
+    other->storage = storage;
+    slot->storage->name = slot->name;
+    bl_journal_storage_name(context->journal, slot->storage->listed, slot->name);
+    bl_tensor_drop(context, from);
 }
 
 /* ---- scopes ---------------------------------------------------------------------------------------------------------- */

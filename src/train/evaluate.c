@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "nn/module.h"
+#include "tensor/place.h"
 #include "train/measure.h"
 
 belay_code belay_evaluate(belay_module *model, belay_dataset *data, int64_t batch, belay_evaluation *out)
@@ -22,6 +23,7 @@ belay_code belay_evaluate(belay_module *model, belay_dataset *data, int64_t batc
     bl_train_watch watch = {0};
     bl_train_room room = {0};
     bl_module_hold(model);
+    int here = bl_place_go(context, bl_module_place(model));
     bl_train_watch_init(&watch, context);
     belay_loader *batches = belay_loader_new(data, &(belay_loader_options){.batch = batch});
     bl_train_pass pass = {.model = model, .batches = batches, .room = &room, .with_confusion = true};
@@ -29,6 +31,7 @@ belay_code belay_evaluate(belay_module *model, belay_dataset *data, int64_t batc
     belay_loader_close(batches);
     bl_train_watch_fini(&watch);
     bl_train_room_fini(&room);
+    bl_place_go(context, here);
     bl_module_release(model);
     return code;
 }
@@ -169,6 +172,7 @@ belay_code belay_predict(belay_module *model, const int64_t *ids, int64_t n, int
                                 ids == NULL ? "their ids" : "room for what is predicted");
     rows r = {.model = model, .ids = ids, .seq = seq, .out = out};
     bl_module_hold(model);
+    int here = bl_place_go(context, bl_module_place(model));
     bool was_training = belay_module_training_get(model), was_recording = belay_recording_set(context, false);
     belay_module_training_set(model, false);
     belay_code code = BELAY_OK;
@@ -177,6 +181,7 @@ belay_code belay_predict(belay_module *model, const int64_t *ids, int64_t n, int
     belay_module_training_set(model, was_training);
     belay_recording_set(context, was_recording);
     bl_train_room_fini(&r.room);
+    bl_place_go(context, here);
     bl_module_release(model);
     return code;
 }

@@ -384,9 +384,11 @@ belay_code belay_train(belay_module *model, belay_optimizer *optimizer, belay_da
     t.n_corrected_before = (int64_t)t.context->n_corrected;
     bl_module_hold(model);
     bl_optim_hold(optimizer);
+    int here = bl_place_go(t.context, bl_module_place(model));
     belay_code code = run(&t, options);
     *result = result_of(&t, code);
     close_trainer(&t);
+    bl_place_go(t.context, here);
     bl_optim_release(optimizer);
     bl_module_release(model);
     return bl_train_tell(t.context, code, &t.error);
