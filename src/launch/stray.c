@@ -43,7 +43,8 @@ static void hint_at_stray(const belay_context *context, const bl_given pair[2], 
         return;
     bl_report_fault_fact(f, "%s%.100s belongs to no module, so that it does not move with one",
                          slot[stray]->name != 0 ? "" : "operand ", name_of(context, &pair[stray]));
-    snprintf(f->advice, sizeof f->advice, "Register it by belay_module_add_buffer, or move it by belay_tensor_to.");
+    snprintf(f->advice, sizeof f->advice,
+             "Move it by belay_tensor_to, or, where a module keeps it, register it by belay_module_add_buffer.");
 }
 
 void bl_stray_describe(const belay_context *context, const char *op, const bl_given pair[2], bl_report_fault *f)
