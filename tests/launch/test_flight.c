@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Faults of launches that ran behind the host's back: told by the launch that made them, wherever they surface, in the
+ * order of the launches, and never in time for the weights. */
+#include "support/told.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <belay/devices.h>
+#include <belay/nn.h>
+#include <belay/optim.h>
+
+#include "launch/flight.h"
+
+enum { ROWS = 8, SEEDS = 20, SOAK_SEEDS = 1000 };
+
+static int64_t n_seeds(void) { return getenv("BELAY_SOAK") != NULL ? SOAK_SEEDS : SEEDS; }
+
+/* Seed -1: real threads. */
+static belay_context *open_sim(int64_t seed, bool launch_blocking)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)seed);
+    if (seed >= 0)
+        setenv("BELAY_SIM_SEED", text, 1);
+    else
+        unsetenv("BELAY_SIM_SEED");
+    told_clear();
+    belay_context *context = belay_open(&(belay_options){
+        .device = "sim:0", .log = told_remember, .no_journal = true, .launch_blocking = launch_blocking});
+    assert_true(belay_is_open(context));
+    belay_site_push(context, "start");
+    return context;
+}
+
+static void here(belay_context *context, const char *label)
+{
+    belay_site_pop(context);
+    belay_site_push(context, label);
+}
+
+static belay_tensor ids_of(belay_context *context, int64_t first, int64_t second)
+{
+    const int64_t ids[] = {first, second};
+    return belay_tensor_from(context, BELAY_I64, belay_shape1(2), ids, sizeof ids);
+}
+
+static belay_tensor table_of(belay_context *context)
+{
+    return belay_tensor_name_set(belay_ones(context, BELAY_F32, belay_shape2(ROWS, 2)), "table");
+}
+
+static void for_all_seeds(void (*test)(int64_t seed))
+{
+    for (int64_t seed = -1; seed < n_seeds(); seed++) {
+        test(seed);
+        test(seed < 0 ? -1 : seed + 1000000);
+    }
+}
+
+#define WHEN_AT_START "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n"
+#define BY_ONE                                                                                                         \
+    "    likely: the value equals the bound: off by one, or a padding or special id that the table was not grown "     \
+    "for\n"                                                                                                            \
+    "    try: Count ids from 0; a padding or special token needs a row of its own: make the table one row larger.\n"
+
+/* ---- whom it is blamed on -------------------------------------------------------------------------------------------- */
+
+static void blame(int64_t seed)
+{
+    belay_context *context = open_sim(seed, false);
+    belay_recording_set(context, false);
+    belay_tensor table = table_of(context), good = ids_of(context, 1, 2), bad = ids_of(context, 3, ROWS);
+    here(context, "the bad one");
+    belay_embedding(table, bad, NULL);
+    belay_tensor_free(bad);
+    here(context, "a good one");
+    for (int i = 0; i < 1000; i++)
+        belay_tensor_free(belay_embedding(table, good, NULL));
+    here(context, "the fence");
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+#ifdef BELAY_SMALL
+    const char *surfaced = "a good one";
+    assert_true(bl_flight_n_forced(context) > 0 || seed < 0);
+#else
+    const char *surfaced = "the fence";
+    assert_int_equal(bl_flight_n_forced(context), 0);
+#endif
+    told_expect("belay: ids[1] is 8, outside [0, 8) of table (index.range)\n"
+                "    op: embedding, called at the bad one, launch 2\n"
+                "    surfaced at: %s\n"
+                "    tensors: table [8, 2] f32; ids [2] i64; on sim:0\n"
+                "    bad: 1 of 2 elements; values 8\n" WHEN_AT_START BY_ONE,
+                surfaced);
+    assert_int_equal(belay_close(context), 3);
+}
+
+static void a_fault_is_blamed_on_its_launch_after_a_thousand_good_ones(void **state)
+{
+    (void)state;
+    for_all_seeds(blame);
+}
+
+/* ---- several at once ------------------------------------------------------------------------------------------------- */
+
+static void list(int64_t seed)
+{
+    belay_context *context = open_sim(seed, false);
+    belay_recording_set(context, false);
+    belay_stream stream[3] = {belay_stream_current(context), belay_stream_open(context, "a"),
+                              belay_stream_open(context, "b")};
+    belay_tensor table = table_of(context), ids[8];
+    for (int i = 0; i < 8; i++)
+        ids[i] = ids_of(context, 0, 100 + i);
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    for (int i = 0; i < 8; i++) {
+        char label[] = "call 0";
+        label[5] = (char)('0' + i);
+        here(context, label);
+        (void)belay_stream_use(stream[(i * 5 + 2) % 3]);
+        belay_embedding(table, ids[i], NULL);
+    }
+    here(context, "the fence");
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    assert_int_equal(belay_n_faults(context), 8);
+    for (int i = 0; i < 8; i++) {
+        belay_fault fault;
+        char label[] = "call 0";
+        label[5] = (char)('0' + i);
+        assert_true(belay_fault_get(context, i, &fault));
+        assert_string_equal(fault.site, label);
+        assert_int_equal(fault.got, 100 + i);
+        assert_int_equal(fault.code, BELAY_INDEX_RANGE);
+    }
+    belay_fault first;
+    assert_true(belay_fault_first(context, &first));
+    assert_string_equal(first.site, "call 0");
+    assert_int_equal(belay_close(context), 3);
+}
+
+static void faults_in_flight_on_three_streams_are_listed_by_launch(void **state)
+{
+    (void)state;
+    for_all_seeds(list);
+}
+
+static void wait_for_one(int64_t seed)
+{
+    belay_context *context = open_sim(seed, false);
+    belay_recording_set(context, false);
+    belay_stream a = belay_stream_open(context, "a"), b = belay_stream_open(context, "b");
+    belay_tensor table = table_of(context), ids = ids_of(context, 0, ROWS);
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    (void)belay_stream_use(a);
+    here(context, "on a");
+    belay_embedding(table, ids, NULL);
+    (void)belay_stream_use(b);
+    here(context, "on b");
+    belay_embedding(table, ids, NULL);
+    assert_int_equal(belay_stream_synchronise(b), BELAY_OK);
+    belay_fault fault;
+    assert_int_equal(belay_n_faults(context), 1);
+    assert_true(belay_fault_get(context, 0, &fault));
+    assert_string_equal(fault.site, "on b");
+    assert_int_equal(belay_stream_synchronise(a), BELAY_OK);
+    assert_int_equal(belay_n_faults(context), 2);
+    assert_true(belay_fault_get(context, 1, &fault));
+    assert_string_equal(fault.site, "on a");
+    assert_int_equal(belay_close(context), 3);
+}
+
+static void what_was_not_waited_for_is_not_told(void **state)
+{
+    (void)state;
+    for_all_seeds(wait_for_one);
+}
+
+static void close_one(int64_t seed)
+{
+    belay_context *context = open_sim(seed, false);
+    belay_recording_set(context, false);
+    belay_tensor table = table_of(context);
+    here(context, "the bad one");
+    belay_embedding(table, ids_of(context, 0, ROWS), NULL);
+    assert_int_equal(belay_n_faults(context), 0);
+    assert_int_equal(belay_close(context), 3);
+    assert_non_null(strstr(told(), "called at the bad one"));
+}
+
+static void close_tells_what_is_in_flight_and_answers_by_it(void **state)
+{
+    (void)state;
+    for_all_seeds(close_one);
+}
+
+static void block(int64_t seed)
+{
+    belay_context *context = open_sim(seed, true);
+    belay_recording_set(context, false);
+    belay_tensor table = table_of(context);
+    here(context, "the bad one");
+    belay_embedding(table, ids_of(context, 0, ROWS), NULL);
+    told_expect("belay: ids[1] is 8, outside [0, 8) of table (index.range)\n"
+                "    op: embedding, called at the bad one\n"
+                "    tensors: table [8, 2] f32; ids [2] i64; on sim:0\n"
+                "    bad: 1 of 2 elements; values 8\n" WHEN_AT_START BY_ONE);
+    assert_int_equal(belay_close(context), 3);
+}
+
+static void launch_blocking_tells_at_the_call(void **state)
+{
+    (void)state;
+    for_all_seeds(block);
+}
+
+/* ---- beside the cpu -------------------------------------------------------------------------------------------------- */
+
+static void beside(int64_t seed)
+{
+    belay_context *context = open_sim(seed, false);
+    belay_recording_set(context, false);
+    belay_tensor far = table_of(context), far_ids = ids_of(context, 0, 20);
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    assert_int_equal(belay_device_set(context, "cpu"), BELAY_OK);
+    belay_tensor near = table_of(context), near_ids = ids_of(context, 0, 30);
+    here(context, "on sim");
+    belay_embedding(far, far_ids, NULL);
+    here(context, "on cpu");
+    belay_embedding(near, near_ids, NULL);
+    belay_fault fault;
+    assert_int_equal(belay_n_faults(context), 1);
+    assert_true(belay_fault_get(context, 0, &fault));
+    assert_string_equal(fault.site, "on cpu");
+    assert_int_equal(fault.got, 30);
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    assert_int_equal(belay_n_faults(context), 2);
+    assert_true(belay_fault_get(context, 1, &fault));
+    assert_string_equal(fault.site, "on sim");
+    assert_int_equal(fault.got, 20);
+    assert_int_equal(belay_close(context), 3);
+}
+
+static void a_launch_on_cpu_is_told_at_once_and_takes_no_others_fault(void **state)
+{
+    (void)state;
+    for_all_seeds(beside);
+}
+
+/* ---- windows --------------------------------------------------------------------------------------------------------- */
+
+enum { STEPS = 4, BATCH = 2 };
+
+#ifdef BELAY_SMALL /* told before its echo has run */
+#define SURFACED_IN_WINDOW "backward"
+#define ECHOES             ""
+#else
+#define SURFACED_IN_WINDOW "step"
+#define ECHOES             "    echoes: 1 later fault of the same cause\n"
+#endif
+
+typedef struct weights {
+    float table[ROWS * 2];
+    int64_t applied, faulted;
+} weights;
+
+static bool sample_of(void *state, int64_t row, char *out, size_t size)
+{
+    snprintf(out, size, "train.tsv:%d", *(const int *)state * BATCH + (int)row + 2);
+    return true;
+}
+
+static void train(belay_context *context, int bad_step, bool skips, weights *out)
+{
+    belay_module *model = belay_embedding_module(context, &(belay_embedding_module_options){.rows = ROWS, .width = 2});
+    belay_optimizer *adam = belay_adam(model, &(belay_adam_options){.lr = 0.1});
+    belay_stream side = belay_stream_open(context, "side");
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    (void)belay_stream_use(side);
+    for (int step = 0; step < STEPS; step++) {
+        if (skips && step == bad_step)
+            continue;
+        belay_scope scope = belay_scope_open(context);
+        belay_position_set(context, 0, (uint32_t)step);
+        bl_context_batch_set(context, BATCH, sample_of, &step);
+        belay_tensor ids = ids_of(context, step, step == bad_step ? ROWS + 3 : 1);
+        here(context, "forward");
+        belay_tensor loss = belay_sum(belay_forward(model, ids), NULL);
+        int gone = 1000;
+        bl_context_batch_set(context, BATCH, sample_of, &gone); /* the next one */
+        here(context, "backward");
+        belay_backward(loss);
+        here(context, "step");
+        belay_optimizer_step(adam);
+        belay_scope_close(scope);
+    }
+    out->applied = belay_optimizer_n_applied(adam);
+    out->faulted = belay_optimizer_n_faulted(adam);
+    told_read(belay_module_parameter(model, 0), out->table, ROWS * 2);
+}
+
+static void train_both(int64_t seed)
+{
+    weights faulted, skipped;
+    belay_context *context = open_sim(seed, false);
+    train(context, 2, false, &faulted);
+    told_expect("belay: ids[1] is 11, outside [0, 8) of weight (index.range)\n"
+                "    op: embedding in layer embedding, called at forward, launch 28 on stream side\n"
+                "    surfaced at: %s\n"
+                "    tensors: weight [8, 2] f32; ids [2] i64; on sim:0\n"
+                "    bad: 1 of 2 elements; values 11\n"
+                "    sample: train.tsv:7 (row 1 of the batch)\n"
+                "    when: epoch 0, batch 2 (micro-batch 0 of its window), step 2, rank 0\n"
+                "%s"
+                "    likely: slightly above the bound: the tokenizer knows more ids than the table has rows\n"
+                "    try: Make the table as large as the largest id plus 1; tokens that were added later need rows "
+                "too.\n"
+                "belay: step 2 was not applied: index.range in its window (run.window_lost)\n"
+                "    called at: step\n"
+                "    when: epoch 0, batch 2 (micro-batch 1 of its window), step 2, rank 0\n"
+                "    try: See the fault named before.\n",
+                SURFACED_IN_WINDOW, ECHOES);
+    assert_int_equal(belay_close(context), 0); /* a good step came behind it */
+    context = open_sim(seed, false);
+    train(context, 2, true, &skipped);
+    told_close(context);
+    assert_int_equal(faulted.applied, STEPS - 1);
+    assert_int_equal(faulted.faulted, 1);
+    assert_memory_equal(faulted.table, skipped.table, sizeof faulted.table);
+}
+
+static void a_faulted_window_is_as_if_its_batch_did_not_exist(void **state)
+{
+    (void)state;
+    for_all_seeds(train_both);
+}
+
+/* A look-up on a stream that the step has nothing to do with. */
+static void fault_aside(int64_t seed)
+{
+    belay_context *context = open_sim(seed, false);
+    belay_module *model = belay_embedding_module(context, &(belay_embedding_module_options){.rows = ROWS, .width = 2});
+    belay_optimizer *sgd = belay_sgd(model, &(belay_sgd_options){.lr = 0.1});
+    belay_stream main = belay_stream_current(context), side = belay_stream_open(context, "side");
+    belay_tensor table = table_of(context), bad = ids_of(context, 0, ROWS);
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    for (int step = 0; step < 3; step++) {
+        (void)belay_stream_use(side);
+        if (step == 1)
+            belay_embedding(table, bad, NULL);
+        (void)belay_stream_use(main);
+        belay_backward(belay_sum(belay_forward(model, ids_of(context, step, 1)), NULL));
+        belay_optimizer_step(sgd);
+    }
+    assert_int_equal(belay_optimizer_n_applied(sgd), 2);
+    assert_int_equal(belay_optimizer_n_faulted(sgd), 1);
+    belay_recording_set(context, false);
+    belay_tensor ids = ids_of(context, 0, ROWS);
+    belay_embedding(table, ids, NULL); /* outside of a window */
+    belay_recording_set(context, true);
+    belay_backward(belay_sum(belay_forward(model, ids_of(context, 3, 1)), NULL));
+    belay_optimizer_step(sgd);
+    assert_int_equal(belay_optimizer_n_applied(sgd), 3);
+    assert_int_equal(belay_close(context), 0);
+}
+
+static void the_gate_hears_of_every_stream_and_of_launches_in_the_window_only(void **state)
+{
+    (void)state;
+    for_all_seeds(fault_aside);
+}
+
+static void discard(int64_t seed)
+{
+    belay_context *context = open_sim(seed, false);
+    belay_module *model = belay_embedding_module(context, &(belay_embedding_module_options){.rows = ROWS, .width = 2});
+    belay_optimizer *sgd = belay_sgd(model, &(belay_sgd_options){.lr = 0.1});
+    belay_backward(belay_sum(belay_forward(model, ids_of(context, 0, ROWS)), NULL));
+    belay_optimizer_discard(sgd); /* and the fault with it */
+    belay_backward(belay_sum(belay_forward(model, ids_of(context, 0, 1)), NULL));
+    belay_optimizer_step(sgd);
+    assert_int_equal(belay_optimizer_n_applied(sgd), 1);
+    assert_int_equal(belay_n_faults(context), 1);
+    assert_int_equal(belay_close(context), 0);
+}
+
+static void a_discarded_window_leaves_the_next_gate_open(void **state)
+{
+    (void)state;
+    for_all_seeds(discard);
+}
+
+int main(void)
+{
+    setenv("BELAY_SIM_BYTES", "16777216", 1); /* quick to open */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fault_is_blamed_on_its_launch_after_a_thousand_good_ones),
+        cmocka_unit_test(faults_in_flight_on_three_streams_are_listed_by_launch),
+        cmocka_unit_test(what_was_not_waited_for_is_not_told),
+        cmocka_unit_test(close_tells_what_is_in_flight_and_answers_by_it),
+        cmocka_unit_test(launch_blocking_tells_at_the_call),
+        cmocka_unit_test(a_launch_on_cpu_is_told_at_once_and_takes_no_others_fault),
+        cmocka_unit_test(a_faulted_window_is_as_if_its_batch_did_not_exist),
+        cmocka_unit_test(the_gate_hears_of_every_stream_and_of_launches_in_the_window_only),
+        cmocka_unit_test(a_discarded_window_leaves_the_next_gate_open),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
