@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Modes from code, and functions under guard. */
-#define _GNU_SOURCE /* dladdr */
 #include <belay/debug.h>
 
-#include <dlfcn.h>
 #include <execinfo.h>
-#include <gnu/libc-version.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -154,24 +151,17 @@ static int find_frame(const guard *g, uintptr_t address)
     return -1;
 }
 
-/* The C library's own, which begin threads and programs. */
-static bool is_of_libc(const void *address)
-{
-    Dl_info libc, its;
-    return dladdr((void *)(uintptr_t)gnu_get_libc_version, &libc) != 0 && dladdr(address, &its) != 0 &&
-           libc.dli_fbase == its.dli_fbase;
-}
-
-/* The program's frames: not those of Belay inside of its call, nor the one from the guard into the function. */
+/* The program's frames: from the one that called Belay to the one that called the guard, but that of the guard itself,
+ * which stands before the last. */
 static void describe_frames(const guard *g, bl_text *out)
 {
     char site[256];
-    int own = find_frame(g, g->site) - 1;
-    for (int i = find_frame(g, g->entry) >= 0 ? find_frame(g, g->entry) : 0; i < g->n_frames; i++) {
-        if (i == own || is_of_libc(g->frame[i]))
+    int first = find_frame(g, g->entry), last = find_frame(g, g->site);
+    for (int i = first >= 0 ? first : 0; i < g->n_frames && (last < 0 || i <= last); i++) {
+        if (i == last - 1)
             continue;
         bl_context_site(g->context, (uintptr_t)g->frame[i], site, sizeof site);
-        bl_text_format(out, "    %s: %s\n", i == find_frame(g, g->entry) ? "at" : "from", site);
+        bl_text_format(out, "    %s: %s\n", i == first ? "at" : "from", site);
     }
 }
 

@@ -7,7 +7,6 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,20 +176,11 @@ static void make_tensors(belay_context *context)
 static int guarded_at, n_done;
 static belay_code guarded;
 
-/* On a thread of its own, where nothing lies below but the C library. */
-static void *guard(void *arg)
-{
-    guarded_at = __LINE__ + 1;
-    guarded = belay_guarded(arg, work, &n_done);
-    return NULL;
-}
-
 static void run_guarded(belay_context *context)
 {
-    pthread_t thread;
     n_done = 0;
-    assert_int_equal(pthread_create(&thread, NULL, guard, context), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
+    guarded_at = __LINE__ + 1;
+    guarded = belay_guarded(context, work, &n_done);
     assert_int_equal(n_done, 1);
     assert_false(context->launch_blocking);
 }
