@@ -25,7 +25,7 @@ enum { BL_MAX_DEVICE_STREAMS = 8 };
 /* A launch that has run: when, in nanoseconds of base/clock.h. */
 typedef struct bl_device_ran {
     int place, stream; /* place: as bl_device_options said */
-    const char *name; /* the op, or the user's kernel */
+    const char *name;  /* the op, or the user's kernel */
     uint64_t launch;
     int64_t start, end;
 } bl_device_ran;

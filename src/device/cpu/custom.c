@@ -67,7 +67,7 @@ static BL_CPU_THREADED void run_on_threads(const bl_cpu *cpu, const bl_launch *l
                      .begin = bl_cpu_part_begin(l->n_items, number, parts),
                      .end = bl_cpu_part_begin(l->n_items, number + 1, parts)};
         run_one(cpu, &mine);
-#pragma omp critical(bl_cpu_custom)
+#pragma omp critical
         merge(all, &mine.thread);
     }
 }
