@@ -10,6 +10,7 @@ enum { NEAR = 1 << 20, PAGE = 4096 };
 
 /* The storage that is nearest so far. */
 typedef struct nearest {
+    uint64_t of;       /* where the only one that counts begins; 0: any */
     uint64_t distance; /* 0: inside */
     uint64_t begin, n_bytes, serial;
     uint32_t name;
@@ -29,7 +30,7 @@ static uint64_t distance_of(uint64_t address, uint64_t begin, uint64_t n_bytes)
 static bool is_nearer(const nearest *best, uint64_t address, uint64_t begin, uint64_t n_bytes)
 {
     uint64_t distance = distance_of(address, begin, n_bytes);
-    return distance <= NEAR && (!best->is_known || distance < best->distance);
+    return (best->of == 0 || best->of == begin) && distance <= NEAR && (!best->is_known || distance < best->distance);
 }
 
 static void look_at_alive(const belay_context *context, const bl_device *device, uint64_t address, nearest *best)
@@ -41,7 +42,8 @@ static void look_at_alive(const belay_context *context, const bl_device *device,
             continue;
         uint64_t begin = (uint64_t)(uintptr_t)storage->data, n_bytes = (uint64_t)storage->n_bytes;
         if (is_nearer(best, address, begin, n_bytes))
-            *best = (nearest){.distance = distance_of(address, begin, n_bytes),
+            *best = (nearest){.of = best->of,
+                              .distance = distance_of(address, begin, n_bytes),
                               .begin = begin,
                               .n_bytes = n_bytes,
                               .serial = storage->serial,
@@ -67,7 +69,8 @@ static void look_at_dead(const belay_context *context, uint64_t address, nearest
     uint64_t serial = bl_journal_n_storages(context->journal);
     while ((serial = find_event(context->journal, serial, true, 0, &r)) != 0) {
         if (is_nearer(best, address, r.address, r.n_bytes))
-            *best = (nearest){.distance = distance_of(address, r.address, r.n_bytes),
+            *best = (nearest){.of = best->of,
+                              .distance = distance_of(address, r.address, r.n_bytes),
                               .begin = r.address,
                               .n_bytes = r.n_bytes,
                               .serial = r.storage,
@@ -100,10 +103,10 @@ static void add_facts(const belay_context *context, const nearest *n, bl_text *f
     }
 }
 
-const bl_storage *bl_address_describe(const belay_context *context, const bl_device *device, uint64_t address,
-                                      bl_text *words, bl_text *facts)
+static const bl_storage *describe(const belay_context *context, const bl_device *device, uint64_t of, uint64_t address,
+                                  bl_text *words, bl_text *facts)
 {
-    nearest best = {.is_known = false};
+    nearest best = {.of = of};
     look_at_alive(context, device, address, &best);
     if (!best.is_known || best.distance > PAGE)
         look_at_dead(context, address, &best);
@@ -124,4 +127,16 @@ const bl_storage *bl_address_describe(const belay_context *context, const bl_dev
                    best.n_bytes == 1 ? "" : "s", best.alive == NULL ? ", which was freed" : "");
     add_facts(context, &best, facts);
     return best.alive;
+}
+
+const bl_storage *bl_address_describe(const belay_context *context, const bl_device *device, uint64_t address,
+                                      bl_text *words, bl_text *facts)
+{
+    return describe(context, device, 0, address, words, facts);
+}
+
+void bl_address_describe_beside(const belay_context *context, const bl_device *device, const void *block,
+                                uint64_t address, bl_text *words, bl_text *facts)
+{
+    (void)describe(context, device, (uint64_t)(uintptr_t)block, address, words, facts);
 }

@@ -11,5 +11,8 @@
  * from all is told by its number.  Returns the storage alive that was named, or NULL. */
 const bl_storage *bl_address_describe(const belay_context *context, const bl_device *device, uint64_t address,
                                       bl_text *words, bl_text *facts);
+/* The same of the tensor whose memory begins at `block`, whatever lies nearer. */
+void bl_address_describe_beside(const belay_context *context, const bl_device *device, const void *block,
+                                uint64_t address, bl_text *words, bl_text *facts);
 
 #endif

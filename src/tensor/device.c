@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tensor/place.h"
+#include "tensor/redzone.h"
 
 belay_code bl_place_named(belay_context *context, const char *name, int *out)
 {
@@ -104,6 +105,7 @@ belay_code belay_synchronise(belay_context *context)
         belay_code code = bl_place_fence(context, place, "all devices were waited for");
         first = first != BELAY_OK ? first : code;
     }
+    bl_redzone_look(context);
     return first;
 }
 

@@ -150,12 +150,13 @@ static void sweep(belay_context *context, int place, int64_t most)
     bl_redzone_tell(context, place, false);
 }
 
-/* A block of that size whose uses all come before the next command of the place's current stream.  Poison is written by
- * the host, which may not do so before they have ended: then none is taken early. */
+/* A block of that size whose uses all come before the next command of the place's current stream.  Poison is written and
+ * red zones are looked at by the host, which may not do so before they have ended: then none is taken early. */
 static void *take_pending(belay_context *context, int place, int64_t n_bytes, bl_uses *uses)
 {
     const bl_clock *clock = &bl_place_stream(context, place)->clock;
-    for (int64_t i = context->n_pending - 1; i >= 0 && !context->device_options.poison; i--) {
+    bool is_watched = context->device_options.poison || context->device_options.memory != BL_MEMORY_POOL;
+    for (int64_t i = context->n_pending - 1; i >= 0 && !is_watched; i--) {
         const bl_pending *p = &context->pending[i];
         if (p->place != place || p->n_bytes != n_bytes || !bl_uses_are_behind(p->uses, clock))
             continue;

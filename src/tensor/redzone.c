@@ -14,7 +14,7 @@ static void tell_damage(belay_context *context, const bl_device *device, const b
     uint64_t at = damage->is_behind ? begin + (uint64_t)damage->n_bytes + (uint64_t)damage->first - 1
                                     : begin - (uint64_t)damage->first;
     bl_report_fault_init(&f, BELAY_MEM_REDZONE);
-    (void)bl_address_describe(context, device, at, &words, &facts);
+    bl_address_describe_beside(context, device, damage->block, at, &words, &facts);
     snprintf(f.what, sizeof f.what, "%s was overwritten, %" PRId64 " byte%s in all", bl_text_get(&words),
              damage->n_changed, damage->n_changed == 1 ? "" : "s");
     snprintf(f.facts, sizeof f.facts, "%s", bl_text_get(&facts));

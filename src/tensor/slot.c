@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "tensor/place.h"
+#include "tensor/redzone.h"
 
 /* ---- questions ------------------------------------------------------------------------------------------------------- */
 
@@ -168,6 +169,7 @@ static bl_storage *storage_new(belay_context *context, int place, int64_t n_byte
                             .uses = uses};
     context->n_storages_alive++;
     note_storage(context, storage, false);
+    bl_redzone_tell_mappings(context, place);
     return storage;
 }
 
