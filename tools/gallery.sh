@@ -40,7 +40,7 @@ if [ -n "$page" ]; then
         print "right. *Named* are the fields of the report. *Alive*: the steps behind it were applied without a further fault."
         print "*Weights*: they equal, bit for bit, those of the same training without the bad batch. Numbers like F01 are those of"
         print "the injections in the project'"'"'s list of seeds. The words of each report stand in `tests/gallery/expected/`.\n"
-        print "Answers that cannot be given:\n\n| answer | cells |\n|---|---|"
+        print "Answers that cannot be given:\n\n| answer | how often |\n|---|---|"
         for (i = 1; i <= n_reasons; i++) print "| " order[i] " | " reason[order[i]] " |"
         for (i = 1; i <= NR; i++) {
             if (kind[i] != kind[i - 1])

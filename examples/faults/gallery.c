@@ -167,7 +167,8 @@ static void look_at_fault(gallery *g, const injection *injected, int64_t before,
     if (out->n_faults > 0 && !belay_fault_get(g->ctx, before, &fault))
         return;
     out->code = fault.code;
-    out->is_caught = fault.count > 0 || (int)fault.code / 100 == 7;
+    out->is_caught = fault.count > 0 || fault.code == BELAY_MEM_REDZONE || fault.code == BELAY_NUM_NONFINITE ||
+                     strncmp(fault.text, "belay: kernel ", 14) == 0;
     if (fault.code != BELAY_OK) {
         list_fields(fault.json, out);
         check_named(injected->named, &fault, out);
@@ -214,16 +215,17 @@ static belay_context *open_context(const injection *injected, bool is_sim, belay
         .device = is_sim ? "sim:0" : "cpu", .seed = 1, .threads = 1, .memory = injected->memory, .log = log});
 }
 
-/* One window.  Streams of their own pace are waited for, so that every run learns of a fault at the same line. */
+/* One window.  A device that runs at its own pace is waited for, so that every run learns of a fault at the same line. */
 static void run_window(gallery *g, void (*run)(gallery *g))
 {
+    bool waits = g->is_sim && getenv("BELAY_SIM_SEED") == NULL;
     g->has_batch = false;
     if (run != NULL)
         run(g);
+    if (waits && belay_synchronise(g->ctx) != BELAY_OK)
+        return;
     if (!g->has_batch)
         (void)gallery_batch(g);
-    if (g->is_sim && getenv("BELAY_SIM_SEED") == NULL && belay_synchronise(g->ctx) != BELAY_OK)
-        return;
     if (run != NULL)
         belay_optimizer_step(g->adam);
 }
@@ -250,8 +252,10 @@ static outcome train(const char *device, const injection *injected, bool is_clea
         if (code == BELAY_PLACE_LOST)
             break;
     }
-    out.n_applied = belay_optimizer_n_applied(g.adam);
-    read_weights(&g, &out);
+    if (!belay_device_is_lost(g.ctx, g.device)) {
+        out.n_applied = belay_optimizer_n_applied(g.adam);
+        read_weights(&g, &out);
+    }
     out.is_wrong = g.is_wrong;
     out.status = belay_close(g.ctx);
     return out;
