@@ -37,7 +37,7 @@ typedef enum belay_memory_mode {
 /* What becomes of an operation whose tensors lie on several devices. */
 typedef enum belay_place {
     BELAY_PLACE_STRICT = 0, /* it is refused: place.device names two of them */
-    BELAY_PLACE_MOVE = 1    /* the others are copied to where the module's tensors lie, or the first: place.moved says so
+    BELAY_PLACE_MOVE = 1 /* the others are copied to where the module's tensors lie, or the first: place.moved says so
                                once for each line, belay_n_moved counts */
 } belay_place;
 
@@ -56,7 +56,7 @@ typedef struct belay_options {
     int threads;                     /* 0: the processors that this process may use */
     belay_index_policy index_policy; /* 0: raise */
     belay_place place;
-    const char *journal;             /* path; NULL: a file in TMPDIR, removed by belay_close */
+    const char *journal; /* path; NULL: a file in TMPDIR, removed by belay_close */
     bool no_journal;
     bool launch_blocking; /* a fault surfaces at the call that made it; on `cpu` it always does */
     belay_sync_debug sync_debug;
