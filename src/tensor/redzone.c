@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tensor/address.h"
 
@@ -15,7 +16,8 @@ static void tell_damage(belay_context *context, const bl_device *device, const b
                                     : begin - (uint64_t)damage->first;
     bl_report_fault_init(&f, BELAY_MEM_REDZONE);
     bl_address_describe_beside(context, device, damage->block, at, &words, &facts);
-    snprintf(f.what, sizeof f.what, "%s was overwritten, %" PRId64 " byte%s in all", bl_text_get(&words),
+    const char *comma = strstr(bl_text_get(&words), ", which") != NULL ? "," : "";
+    snprintf(f.what, sizeof f.what, "%s%s was overwritten, %" PRId64 " byte%s in all", bl_text_get(&words), comma,
              damage->n_changed, damage->n_changed == 1 ? "" : "s");
     snprintf(f.facts, sizeof f.facts, "%s", bl_text_get(&facts));
     snprintf(f.device, sizeof f.device, "%s", device->name);
