@@ -36,7 +36,6 @@ static void write_where_a_header_would_lie(gallery *g)
     belay_device_guard guard = belay_device_guard_open(g->ctx, g->device);
     belay_tensor x = belay_tensor_name_set(block(g, 0), "x");
     belay_launch(g->ctx, &write_header, &(belay_launch_options){.n_items = 1, .operand = {x}});
-    belay_tensor_free(x);
     if (g->value == 0)
         use_pool(g);
     belay_device_guard_close(guard);
@@ -54,7 +53,7 @@ static const injection injections[] = {
      .memory = BELAY_MEMORY_EXACT_LEFT,
      .code = BELAY_MEM_ACCESS,
      .loses_device = true,
-     .named = "op;site;tensor;step;bytes=before the begin of x (48 bytes);made at=made at"},
+     .named = "op;site;tensor;device;step;bytes=before the begin of x (48 bytes);made at=made at"},
 };
 
 GALLERY_MAIN("a write where a pool header would lie")
