@@ -92,6 +92,39 @@ BELAY_API bool belay_event_is_done(belay_event event);
 BELAY_API BELAY_MUST_USE belay_code belay_event_synchronise(belay_event event);
 BELAY_API BELAY_MUST_USE belay_code belay_stream_synchronise(belay_stream stream);
 
+/* ---- copies that nobody waits for ------------------------------------------------------------------------------------ */
+
+/* Memory of the host, for copies by a device while the program goes on: what CUDA calls pinned.  Belongs to its context.
+ *
+ * belay_tensor_from and belay_tensor_write take any memory, which is the caller's again when they return; a large copy
+ * (more than 64 KiB) makes them wait.  belay_tensor_read waits always.  The calls below never wait: the copy runs in the
+ * current stream of the tensor's device, and the bytes are the copy's until the host has waited for it (an event, the
+ * stream, the device).  Two copies that use the same bytes, one of them writing, are ordered as tensors are.
+ *
+ * Bytes that were changed while a copy from them was under way are found when the host has waited for it: life.host.
+ * Bytes that are read before the copy to them has ended are simply the old ones, or half of each: nothing can tell. */
+typedef struct belay_host {
+    uint32_t context; /* which context, 0 for nil */
+    uint32_t slot;
+    uint32_t generation;
+} belay_host;
+
+/* Zeros at 64-byte alignment.  Nil after conf.value, mem.exhausted. */
+BELAY_API belay_host belay_host_new(belay_context *context, int64_t n_bytes);
+/* NULL for nil, and after life.stale.  Valid until it is freed. */
+BELAY_API void *belay_host_data(belay_host host);
+BELAY_API int64_t belay_host_n_bytes(belay_host host);
+/* Freed while a copy may still use it, it is life.host; the bytes stay until the copy has ended. */
+BELAY_API void belay_host_free(belay_host host);
+static inline bool belay_host_is_nil(belay_host host) { return host.context == 0; }
+
+/* Copies all bytes of a contiguous tensor from host memory, or to it, from byte `offset` on.  Faults: life.stale,
+ * shape.contract, size.extent, life.stream, place.lost, mem.exhausted; nothing is copied then. */
+BELAY_API BELAY_MUST_USE belay_code belay_tensor_write_later(belay_tensor tensor, belay_host host, int64_t offset,
+                                                             int64_t n_bytes);
+BELAY_API BELAY_MUST_USE belay_code belay_tensor_read_later(belay_tensor tensor, belay_host host, int64_t offset,
+                                                            int64_t n_bytes);
+
 #ifdef __cplusplus
 }
 #endif

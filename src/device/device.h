@@ -99,7 +99,8 @@ typedef struct bl_device_api {
 struct bl_device {
     const bl_device_api *api;
     int ordinal;
-    char name[16]; /* "cpu", "cuda:0" */
+    const void *range; /* of bl_trap_range_add: addresses that the host must not touch; NULL: none */
+    char name[16];     /* "cpu", "cuda:0" */
 };
 
 /* The device of that name ("cpu", "sim:1"); place.absent when it is not on this machine or not in this build, conf.value

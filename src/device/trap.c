@@ -49,7 +49,7 @@ typedef struct chain {
 static const int signals[N_SIGNALS] = {SIGSEGV, SIGBUS};
 static chain chains[N_SIGNALS];
 static range ranges[BL_TRAP_RANGES];
-static _Atomic int n_noted; /* ranges with a note */
+int bl_trap_n_noted;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uintptr_t page_bytes;
 
@@ -129,7 +129,7 @@ static bool touch(range *r, uintptr_t address, const ucontext_t *machine)
     atomic_fetch_add(&r->count, 1);
     uint64_t none = 0, flags = NOTE_SET | (writes ? NOTE_WRITE : 0u) | (is_known ? NOTE_WRITE_KNOWN : 0u);
     if (atomic_compare_exchange_strong(&r->note, &none, (uint64_t)address << NOTE_SHIFT | flags))
-        atomic_fetch_add(&n_noted, 1);
+        __atomic_fetch_add(&bl_trap_n_noted, 1, __ATOMIC_SEQ_CST);
     return true;
 }
 
@@ -293,7 +293,7 @@ static bool take_from(range *r, bl_trap_touch *out)
     uint64_t note = atomic_exchange(&r->note, 0);
     if (note == 0)
         return false;
-    atomic_fetch_sub(&n_noted, 1);
+    __atomic_fetch_sub(&bl_trap_n_noted, 1, __ATOMIC_SEQ_CST);
     const uintptr_t begin = atomic_load(&r->begin);
     *out = (bl_trap_touch){.range = (const void *)begin,
                            .address = note >> NOTE_SHIFT,
@@ -322,7 +322,7 @@ void bl_trap_range_remove(const void *begin)
 
 bool bl_trap_take(const void *range_begin, bl_trap_touch *out)
 {
-    if (BL_LIKELY(atomic_load_explicit(&n_noted, memory_order_relaxed) == 0))
+    if (BL_LIKELY(!bl_trap_has_touches()))
         return false;
     (void)pthread_mutex_lock(&lock);
     bool is_taken = false;

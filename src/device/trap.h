@@ -28,6 +28,8 @@ BL_MUST_USE bool bl_trap_range_add(void *begin, size_t n_bytes);
 /* Before the range is unmapped.  Touches that were not told are forgotten. */
 void bl_trap_range_remove(const void *begin);
 
+extern int bl_trap_n_noted; /* ranges with touches */
+
 /* Touches of a range that came since it was last taken. */
 typedef struct bl_trap_touch {
     const void *range; /* its begin */
@@ -35,6 +37,9 @@ typedef struct bl_trap_touch {
     uint64_t count;    /* how many were caught: a page that lies there already catches no more */
     bool is_write, is_write_known;
 } bl_trap_touch;
+
+/* Whether there may be touches to take: one load. */
+static inline bool bl_trap_has_touches(void) { return __atomic_load_n(&bl_trap_n_noted, __ATOMIC_RELAXED) != 0; }
 
 /* The touches of one range, or of the first that has any when `range` is NULL; false, at the price of one load, when
  * there are none. */

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "tensor/host.h"
 #include "tensor/place.h"
 #include "tensor/timeline.h"
 
@@ -181,6 +182,7 @@ static void free_context(belay_context *context)
         bl_free(storage->uses);
         bl_free(storage);
     }
+    bl_host_close(context);
     bl_journal_close(context->journal, context->keep_journal);
     belay_faults_clear(context);
     bl_places_close(context);

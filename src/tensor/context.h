@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "device/device.h"
+#include "device/trap.h"
 #include "report/fault.h"
 #include "report/journal.h"
 #include "tensor/caller.h"
@@ -191,6 +192,8 @@ struct belay_context {
     int64_t n_pending, pending_capacity;
     const bl_fence_hooks *fence_hooks;
     struct bl_flights *flights; /* launch/ */
+    struct bl_hosts *hosts;     /* host memory for copies; NULL: none yet */
+    bool is_watched;            /* a device has addresses that the host must not touch */
     belay_log_function log;
     void *log_state;
     belay_index_policy policy;
@@ -265,6 +268,9 @@ struct belay_context {
     void (*tape_cut)(belay_context *context, uint64_t mark);
 };
 
+/* Tells (place.host) what the host touched of the devices' memory since the last look. */
+void bl_touch_look(belay_context *context);
+
 /* ---- public calls and sites ------------------------------------------------------------------------------------------ */
 
 /* The outermost public call notes where it was called from: a return address, or the label that its caller pushed.  A
@@ -293,6 +299,8 @@ static inline bl_enter bl_enter_call(belay_context *context, uintptr_t site)
         return (bl_enter){0};
     context->entry = site;
     context->site = context->n_labels > 0 ? context->labels[context->n_labels - 1] : site;
+    if (BL_UNLIKELY(context->is_watched) && bl_trap_has_touches())
+        bl_touch_look(context);
     return (bl_enter){.context = context};
 }
 static inline void bl_enter_end(bl_enter *call)

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "tensor/host.h"
 #include "tensor/redzone.h"
 #include "tensor/timeline.h"
 
@@ -56,6 +57,7 @@ void bl_place_forget_stream(belay_context *context, int number)
         bl_uses_forget(context->pending[i].uses, number);
     if (context->fence_hooks != NULL)
         context->fence_hooks->forget_stream(context, number);
+    bl_host_forget_stream(context, number);
     for (int64_t i = 0; i < context->n_events; i++)
         if (context->events[i].stream == number)
             context->events[i].number = 0;
@@ -87,6 +89,7 @@ belay_code bl_place_open(belay_context *context, const char *name, int *out, bl_
                             BL_MAX_STREAMS);
     }
     context->places[context->n_places] = place;
+    context->is_watched = context->is_watched || place.device->range != NULL;
     *out = context->n_places++;
     bl_timeline_name(context, *out, place.stream);
     return BELAY_OK;
@@ -328,19 +331,26 @@ static void stream_words(const belay_context *context, int number, char *out, si
 void bl_place_describe_race(belay_context *context, const bl_storage *storage, bool writes, const bl_race *race,
                             bl_report_fault *f)
 {
-    char now[64], other[64];
+    char words[160];
     const char *name = bl_journal_text_get(context->journal, storage->name);
-    stream_words(context, context->places[storage->place].stream, now, sizeof now);
+    snprintf(words, sizeof words, "%s%.120s", name[0] != '\0' ? "tensor " : "a tensor", name);
+    bl_place_describe_uses(context, words, context->places[storage->place].stream, writes, race, f);
+}
+
+void bl_place_describe_uses(belay_context *context, const char *what, int here, bool writes, const bl_race *race,
+                            bl_report_fault *f)
+{
+    char now[64], other[64];
+    stream_words(context, here, now, sizeof now);
     stream_words(context, race->stream, other, sizeof other);
-    snprintf(f->what, sizeof f->what, "%s%.120s would be %s on %s while %s may still be %s it: nothing orders the two",
-             name[0] != '\0' ? "tensor " : "a tensor", name, writes ? "written" : "read", now, other,
-             race->is_write ? "writing" : "reading");
+    snprintf(f->what, sizeof f->what, "%s would be %s on %s while %s may still be %s it: nothing orders the two", what,
+             writes ? "written" : "read", now, other, race->is_write ? "writing" : "reading");
     char site[256];
     uintptr_t address = bl_journal_site_get(context->journal, race->use->site);
     bl_context_site(context, address, site, sizeof site);
     snprintf(f->other_words, sizeof f->other_words, "%s at", race->is_write ? "written" : "read");
     snprintf(f->other_site, sizeof f->other_site, "%s", site);
-    bl_place_describe_stream(context, context->places[storage->place].stream, f->stream, sizeof f->stream);
+    bl_place_describe_stream(context, here, f->stream, sizeof f->stream);
     bl_place_describe_stream(context, race->stream, f->other_stream, sizeof f->other_stream);
 }
 
@@ -348,6 +358,10 @@ void bl_place_describe_race(belay_context *context, const bl_storage *storage, b
 
 void bl_place_look(belay_context *context)
 {
+    if (context->is_watched && bl_trap_has_touches())
+        bl_touch_look(context);
+    if (context->hosts != NULL)
+        bl_host_look(context);
     if (context->fence_hooks != NULL)
         context->fence_hooks->look(context);
 }

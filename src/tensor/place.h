@@ -93,6 +93,10 @@ void bl_place_describe_stream(const belay_context *context, int stream, char *ou
 void bl_place_describe_race(belay_context *context, const bl_storage *storage, bool writes, const bl_race *race,
                             bl_report_fault *fault);
 
+/* The same of anything that has uses, for the stream `here`; `what` are words for it. */
+void bl_place_describe_uses(belay_context *context, const char *what, int here, bool writes, const bl_race *race,
+                            bl_report_fault *fault);
+
 /* What is put into the place's current stream from here on is ordered behind what the host has waited for. */
 void bl_place_begin(belay_context *context, int place);
 /* A command was just put into the place's current stream; it used the storage. */

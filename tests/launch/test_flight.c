@@ -67,6 +67,10 @@ static void for_all_seeds(void (*test)(int64_t seed))
 
 /* ---- whom it is blamed on -------------------------------------------------------------------------------------------- */
 
+#ifdef BELAY_SMALL
+static uint64_t n_forced; /* waits, over all seeds: a hasty one needs none */
+#endif
+
 static void blame(int64_t seed)
 {
     belay_context *context = open_sim(seed, false);
@@ -82,7 +86,7 @@ static void blame(int64_t seed)
     assert_int_equal(belay_synchronise(context), BELAY_OK);
 #ifdef BELAY_SMALL
     const char *surfaced = "a good one";
-    assert_true(bl_flight_n_forced(context) > 0 || seed < 0);
+    n_forced += bl_flight_n_forced(context);
 #else
     const char *surfaced = "the fence";
     assert_int_equal(bl_flight_n_forced(context), 0);
@@ -100,6 +104,9 @@ static void a_fault_is_blamed_on_its_launch_after_a_thousand_good_ones(void **st
 {
     (void)state;
     for_all_seeds(blame);
+#ifdef BELAY_SMALL
+    assert_true(n_forced > 0);
+#endif
 }
 
 /* ---- several at once ------------------------------------------------------------------------------------------------- */
@@ -252,10 +259,10 @@ static void a_launch_on_cpu_is_told_at_once_and_takes_no_others_fault(void **sta
 enum { STEPS = 4, BATCH = 2 };
 
 #ifdef BELAY_SMALL /* told before its echo has run */
-#define SURFACED_IN_WINDOW "backward"
+#define SURFACED_IN_WINDOW ""
 #define ECHOES             ""
 #else
-#define SURFACED_IN_WINDOW "step"
+#define SURFACED_IN_WINDOW "    surfaced at: step\n"
 #define ECHOES             "    echoes: 1 later fault of the same cause\n"
 #endif
 
@@ -306,7 +313,7 @@ static void train_both(int64_t seed)
     train(context, 2, false, &faulted);
     told_expect("belay: ids[1] is 11, outside [0, 8) of weight (index.range)\n"
                 "    op: embedding in layer embedding, called at forward, launch 28 on stream side\n"
-                "    surfaced at: %s\n"
+                "%s"
                 "    tensors: weight [8, 2] f32; ids [2] i64; on sim:0\n"
                 "    bad: 1 of 2 elements; values 11\n"
                 "    sample: train.tsv:7 (row 1 of the batch)\n"

@@ -138,6 +138,7 @@ static belay_code open_memory(bl_sim *sim, const bl_device_options *options, bl_
         return bl_error_set(error, BELAY_MEM_EXHAUSTED,
                             "no place for device %s: this process has %d software devices open", sim->device.name,
                             BL_TRAP_RANGES);
+    sim->device.range = sim->arena.device;
     if (sim->pool == NULL || add_queue(sim, 0) != BELAY_OK)
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to open device %s", sim->device.name);
     return BELAY_OK;
