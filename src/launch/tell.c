@@ -11,23 +11,36 @@
 
 /* ---- bad indices ----------------------------------------------------------------------------------------------------- */
 
-/* Reads one element of an operand; the device has ended what wrote it. */
-static void read_element(belay_context *context, const bl_flight *f, int operand, int64_t element, void *out)
+/* Reads n elements of an operand; the device has ended what wrote it.  A closed stream's device is read by its default
+ * one. */
+static void read_elements(belay_context *context, const bl_flight *f, int operand, int64_t element, int64_t n,
+                          void *out)
 {
     bl_device *device = context->places[f->place].device;
+    const bl_stream *stream = &context->streams[f->stream];
     const bl_operand *o = &f->operand[operand];
     int64_t size = belay_dtype_size(o->dtype);
-    if (device->api->copy_out(device, context->streams[f->stream].number, out, (const char *)o->data + element * size,
-                              size) != BELAY_OK)
-        memset(out, 0, (size_t)size);
+    if (device->api->copy_out(device, stream->is_open && !stream->is_ending ? stream->number : 0, out,
+                              (const char *)o->data + element * size, n * size) != BELAY_OK)
+        memset(out, 0, (size_t)(n * size));
 }
 
-static int64_t index_at(belay_context *context, const bl_flight *f, int operand, int64_t element)
+/* Indices of an operand, read some at a time. */
+typedef struct index_reader {
+    int64_t begin, end;
+    int64_t bytes[512];
+} index_reader;
+
+static int64_t index_at(belay_context *context, const bl_flight *f, int operand, int64_t n, int64_t element,
+                        index_reader *r)
 {
-    int64_t bytes = 0;
-    read_element(context, f, operand, element, &bytes);
-    bl_operand host = {.data = &bytes, .dtype = f->operand[operand].dtype};
-    return bl_load_index(&host, 0);
+    if (element < r->begin || element >= r->end) {
+        r->begin = element;
+        r->end = bl_min_i64(n, element + BL_COUNT(r->bytes));
+        read_elements(context, f, operand, element, r->end - element, r->bytes);
+    }
+    bl_operand host = {.data = r->bytes, .dtype = f->operand[operand].dtype};
+    return bl_load_index(&host, element - r->begin);
 }
 
 static bool is_new(const bl_report_fault *f, int64_t value)
@@ -42,17 +55,18 @@ static bool is_new(const bl_report_fault *f, int64_t value)
 static void read_values(belay_context *context, const bl_flight *flight, const bl_fault_record *r, bl_report_fault *f)
 {
     belay_shape *shape = &f->tensor[r->operand].shape;
+    index_reader reader = {0};
     int64_t n = 1;
     for (int i = 0; i < shape->rank; i++)
         n *= shape->size[i];
-    f->got = index_at(context, flight, r->operand, r->element);
+    f->got = index_at(context, flight, r->operand, n, r->element, &reader);
     uint64_t seen = 0;
     if (f->got >= 0 && f->got < r->limit) { /* has been written again since */
         f->got = f->value[f->n_values++] = r->got;
         return;
     }
     for (int64_t e = r->element; e < n && seen < r->count && f->n_values < BL_COUNT(f->value); e++) {
-        int64_t value = index_at(context, flight, r->operand, e);
+        int64_t value = index_at(context, flight, r->operand, n, e, &reader);
         bool is_ignored = r->code == BELAY_INDEX_LABEL && flight->params.i[1] != 0 && value == flight->params.i[0];
         bool is_bad = (value < 0 || value >= r->limit) && !is_ignored;
         seen += is_bad;
@@ -67,7 +81,7 @@ static void describe_cast(belay_context *context, const bl_flight *flight, const
     const bl_report_tensor *t = &f->tensor[r->operand];
     double bytes = 0;
     bl_text at = {0};
-    read_element(context, flight, r->operand, r->element, &bytes);
+    read_elements(context, flight, r->operand, r->element, 1, &bytes);
     bl_report_coordinates(&t->shape, r->element, &at);
     snprintf(f->what, sizeof f->what, "%s%s is %.9g, not a whole number of 64 bits",
              t->name[0] != '\0' ? t->name : t->role, bl_text_get(&at),

@@ -136,6 +136,7 @@ typedef struct bl_place {
 /* A stream of a device.  Number 0 of each device is open as long as the device is. */
 typedef struct bl_stream {
     bool is_open;
+    bool is_ending; /* the device has closed it */
     uint32_t generation;
     int place, number; /* the device's */
     uint32_t name;     /* in the journal's texts */

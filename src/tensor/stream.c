@@ -78,6 +78,7 @@ void belay_stream_close(belay_stream handle)
     bl_stream *stream = &context->streams[number];
     bl_place *place = &context->places[stream->place];
     place->device->api->stream_close(place->device, stream->number);
+    stream->is_ending = true;
     bl_clock_join(&context->host_clock, &stream->clock);
     bl_place_look(context);
     if (place->stream == number)

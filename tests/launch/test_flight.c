@@ -183,6 +183,54 @@ static void what_was_not_waited_for_is_not_told(void **state)
     for_all_seeds(wait_for_one);
 }
 
+static void close_stream(int64_t seed)
+{
+    belay_context *context = open_sim(seed, false);
+    belay_recording_set(context, false);
+    belay_stream a = belay_stream_open(context, "a");
+    belay_tensor table = table_of(context), ids = ids_of(context, 0, ROWS);
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    (void)belay_stream_use(a);
+    here(context, "the bad one");
+    belay_embedding(table, ids, NULL);
+    here(context, "the end");
+    belay_stream_close(a);
+    told_expect("belay: ids[1] is 8, outside [0, 8) of table (index.range)\n"
+                "    op: embedding, called at the bad one, launch 2 on stream a\n"
+                "    surfaced at: the end\n"
+                "    tensors: table [8, 2] f32; ids [2] i64; on sim:0\n"
+                "    bad: 1 of 2 elements; values 8\n" WHEN_AT_START BY_ONE);
+    assert_int_equal(belay_close(context), 3);
+}
+
+static void a_stream_that_is_closed_tells_its_faults(void **state)
+{
+    (void)state;
+    for_all_seeds(close_stream);
+}
+
+static void overwrite(int64_t seed)
+{
+    belay_context *context = open_sim(seed, false);
+    belay_recording_set(context, false);
+    belay_tensor table = table_of(context), ids = ids_of(context, 0, ROWS);
+    here(context, "the bad one");
+    belay_embedding(table, ids, NULL);
+    const int64_t good[] = {1, 2};
+    assert_int_equal(belay_tensor_write(ids, good, sizeof good), BELAY_OK);
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    belay_fault fault;
+    assert_true(belay_fault_first(context, &fault));
+    assert_int_equal(fault.got, ROWS);
+    assert_int_equal(belay_close(context), 3);
+}
+
+static void ids_that_are_written_again_meanwhile_are_told_as_they_were(void **state)
+{
+    (void)state;
+    for_all_seeds(overwrite);
+}
+
 static void close_one(int64_t seed)
 {
     belay_context *context = open_sim(seed, false);
@@ -404,6 +452,8 @@ int main(void)
         cmocka_unit_test(a_fault_is_blamed_on_its_launch_after_a_thousand_good_ones),
         cmocka_unit_test(faults_in_flight_on_three_streams_are_listed_by_launch),
         cmocka_unit_test(what_was_not_waited_for_is_not_told),
+        cmocka_unit_test(a_stream_that_is_closed_tells_its_faults),
+        cmocka_unit_test(ids_that_are_written_again_meanwhile_are_told_as_they_were),
         cmocka_unit_test(close_tells_what_is_in_flight_and_answers_by_it),
         cmocka_unit_test(launch_blocking_tells_at_the_call),
         cmocka_unit_test(a_launch_on_cpu_is_told_at_once_and_takes_no_others_fault),
