@@ -36,7 +36,7 @@ if [ -n "$page" ]; then
         print "Generated from a run of `examples/faults/` by `make gallery`; change the programs.\n"
         print NR " cells: " n_injections " injections of " n_kinds " kinds, each on the cpu, on the software device `sim:1` while `sim:0` is the current"
         print "one, and on `sim:0` with its streams run by a seed (`sim`). Each stands in the middle of a small training."
-        print "\n*Refused*: nothing ran. *Caught*: a kernel met it, read zero or wrote nothing. *Legal*: no fault, and the values are"
+        print "\n*Refused*: the call did nothing. *Caught*: found when it had run, and kept from the weights. *Legal*: no fault, and the values are"
         print "right. *Named* are the fields of the report. *Alive*: the steps behind it were applied without a further fault."
         print "*Weights*: they equal, bit for bit, those of the same training without the bad batch. Numbers like F01 are those of"
         print "the injections in the project'"'"'s list of seeds. The words of each report stand in `tests/gallery/expected/`.\n"

@@ -168,7 +168,7 @@ static void look_at_fault(gallery *g, const injection *injected, int64_t before,
         return;
     out->code = fault.code;
     out->is_caught = fault.count > 0 || fault.code == BELAY_MEM_REDZONE || fault.code == BELAY_NUM_NONFINITE ||
-                     strncmp(fault.text, "belay: kernel ", 14) == 0;
+                     strncmp(fault.text, "belay: kernel ", 14) == 0 || strstr(fault.json, "\"surfaced\":") != NULL;
     if (fault.code != BELAY_OK) {
         list_fields(fault.json, out);
         check_named(injected->named, &fault, out);
