@@ -39,9 +39,12 @@ static void write_record(const bl_call *call, const bl_proof *p)
         }
         o->address = (uint64_t)(uintptr_t)bl_slot_data(slot);
         int64_t last = 0;
-        for (int i = 0; i < slot->rank; i++)
-            last += slot->size[i] > 0 ? (slot->size[i] - 1) * slot->stride[i] : 0;
-        o->n_bytes = bl_slot_elements(slot) > 0 ? (uint64_t)((last + 1) * belay_dtype_size(slot->dtype)) : 0;
+        bool is_empty = false;
+        for (int i = 0; i < slot->rank; i++) {
+            last += (slot->size[i] - 1) * slot->stride[i];
+            is_empty = is_empty || slot->size[i] == 0;
+        }
+        o->n_bytes = is_empty ? 0 : (uint64_t)((last + 1) * belay_dtype_size(slot->dtype));
         o->storage = slot->storage->serial;
         o->name = slot->name;
         o->dtype = (uint8_t)slot->dtype;

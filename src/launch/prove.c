@@ -152,24 +152,15 @@ static void fail_places(const bl_call *call, int a, int b)
     bl_context_fault(call->context, &f);
 }
 
-/* All inputs, and what is written in place, lie on one device: the launch's. */
-static bool share_place(const bl_call *call, bl_proof *p)
+/* What is written in place lies where the operands do; without operands, the launch goes there. */
+static bool into_is_there(const bl_call *call, bl_proof *p, bool has_operands)
 {
-    int first = -1;
-    const bl_slot *into = belay_tensor_is_nil(call->into) ? NULL : bl_slot_get(call->context, call->into);
-    p->place = into != NULL ? into->storage->place : call->at > 0 ? call->at - 1 : call->context->here;
-    for (int k = 0; k < call->n_in; k++) {
-        if (belay_tensor_is_nil(call->in[k]))
-            continue;
-        int place = bl_slot_get(call->context, call->in[k])->storage->place;
-        if (first >= 0 && place != p->place) {
-            fail_places(call, first, k);
-            return false;
-        }
-        p->place = place;
-        first = first >= 0 ? first : k;
-    }
-    if (into == NULL || into->storage->place == p->place)
+    const bl_slot *into = bl_slot_get(call->context, call->into);
+    if (into == NULL)
+        return true;
+    if (!has_operands)
+        p->place = into->storage->place;
+    if (into->storage->place == p->place)
         return true;
     bl_prove_fail(call, BELAY_PLACE_DEVICE, "the result of %s lies on %s, its operands on %s",
                   bl_kernel_rows[call->op].name, bl_slot_device(call->context, into)->name,
@@ -177,9 +168,12 @@ static bool share_place(const bl_call *call, bl_proof *p)
     return false;
 }
 
-/* Every input lives, in this context and on one device; false without words for nil ones that may not be left out. */
+/* Every input lives, in this context and on one device, which is the launch's; false without words for nil ones that may
+ * not be left out. */
 static bool use_inputs(const bl_call *call, bl_proof *p, bool may_skip)
 {
+    int first = -1, stray = -1;
+    p->place = call->at > 0 ? call->at - 1 : call->context->here;
     for (int k = 0; k < call->n_in; k++) {
         p->tensor[k] = call->in[k];
         if (belay_tensor_is_nil(call->in[k])) {
@@ -193,11 +187,21 @@ static bool use_inputs(const bl_call *call, bl_proof *p, bool may_skip)
             bl_prove_fail(call, code, "operand %d %s", k, words);
             return false;
         }
-        if (bl_slot_use(call->context, call->in[k]) == NULL)
+        const bl_slot *slot = bl_slot_use(call->context, call->in[k]);
+        if (slot == NULL)
             return false;
+        if (first < 0) {
+            first = k;
+            p->place = slot->storage->place;
+        } else if (BL_UNLIKELY(slot->storage->place != p->place) && stray < 0)
+            stray = k;
     }
     p->n_in = call->n_in;
-    return share_place(call, p);
+    if (BL_UNLIKELY(stray >= 0)) {
+        fail_places(call, first, stray);
+        return false;
+    }
+    return belay_tensor_is_nil(call->into) || into_is_there(call, p, first >= 0);
 }
 
 bool bl_prove_inputs(const bl_call *call, bl_proof *p) { return use_inputs(call, p, true); }

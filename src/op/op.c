@@ -5,7 +5,8 @@
 
 belay_tensor bl_op_run(bl_call *call)
 {
-    if (!bl_op_meet_call(call) || !bl_launch_run(call))
+    bool may_move = call->context != NULL && BL_UNLIKELY(call->context->place == BELAY_PLACE_MOVE);
+    if ((may_move && !bl_op_meet_call(call)) || !bl_launch_run(call))
         return (belay_tensor){0};
     bl_grad_record_call(call);
     return call->out[0];

@@ -68,12 +68,12 @@ bool bl_op_meet(belay_context *context, const char *op, const char *const *role,
 bool bl_op_meet_call(bl_call *call)
 {
     belay_context *context = call->context;
-    const bl_signature *signature = bl_signature_of(call->op);
     int first, other;
     if (context == NULL || context->place != BELAY_PLACE_MOVE ||
         bl_stray_is_none(context, call->in, call->n_in, &first, &other))
         return true;
     int home = bl_stray_home(context, call->in, call->n_in);
+    const bl_signature *signature = bl_signature_of(call->op);
     bool all = true;
     for (int k = 0; k < call->n_in && all; k++) {
         belay_tensor shown = belay_tensor_is_nil(call->shown[k]) ? call->in[k] : call->shown[k];

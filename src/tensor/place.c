@@ -174,12 +174,10 @@ static void *take_pending(belay_context *context, int place, int64_t n_bytes, bl
 
 void bl_place_sweep(belay_context *context, int place) { sweep(context, place, INT64_MAX); }
 
-void *bl_place_take(belay_context *context, int place, int64_t n_bytes, bl_uses *uses)
+void *bl_place_take_behind(belay_context *context, int place, int64_t n_bytes, bl_uses *uses)
 {
     enum { SWEPT_AT_ONCE = 8 };
     bl_device *device = context->places[place].device;
-    if (device->api->synchronous)
-        return device->api->take(device, n_bytes);
     bl_place_begin(context, place);
     void *data = uses != NULL ? take_pending(context, place, n_bytes, uses) : NULL;
     if (data != NULL)

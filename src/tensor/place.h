@@ -28,10 +28,17 @@ static inline bool bl_place_is_asynchronous(const belay_context *context, int pl
     return !context->places[place].device->api->synchronous;
 }
 
+/* bl_place_take on an asynchronous device. */
+void *bl_place_take_behind(belay_context *context, int place, int64_t n_bytes, bl_uses *uses);
 /* Memory at a place; NULL when there is none.  What is given back is handed out again to commands that are ordered
  * behind all its uses, which are noted in *uses (zeros before; NULL on a synchronous device), to others when the device
  * has ended them. */
-void *bl_place_take(belay_context *context, int place, int64_t n_bytes, bl_uses *uses);
+static inline void *bl_place_take(belay_context *context, int place, int64_t n_bytes, bl_uses *uses)
+{
+    bl_device *device = context->places[place].device;
+    return device->api->synchronous ? device->api->take(device, n_bytes)
+                                    : bl_place_take_behind(context, place, n_bytes, uses);
+}
 void bl_place_give(belay_context *context, bl_storage *storage);
 /* Gives the device all that waits and that its commands are through with. */
 void bl_place_sweep(belay_context *context, int place);
