@@ -211,8 +211,12 @@ void gallery_in_child(gallery *g, void (*use)(gallery *g))
 
 static belay_context *open_context(const injection *injected, bool is_sim, belay_log_function log)
 {
-    return belay_open(&(belay_options){
-        .device = is_sim ? "sim:0" : "cpu", .seed = 1, .threads = 1, .memory = injected->memory, .log = log});
+    return belay_open(&(belay_options){.device = is_sim ? "sim:0" : "cpu",
+                                       .seed = 1,
+                                       .threads = 1,
+                                       .memory = injected->memory,
+                                       .trace_nonfinite = injected->traces_nonfinite,
+                                       .log = log});
 }
 
 /* One window.  A device that runs at its own pace is waited for, so that every run learns of a fault at the same line. */

@@ -43,7 +43,8 @@ typedef struct injection {
     const char *named; /* what the report must name: "op;site;both devices=lies on": a text after = stands in it */
     const char *named_on_sim; /* and this too */
     belay_memory_mode memory; /* 0: pool */
-    belay_code on_sim;        /* the fault there, where it is another */
+    bool traces_nonfinite;
+    belay_code on_sim; /* the fault there, where it is another */
     bool is_legal_on_cpu, is_legal_on_sim;
     bool loses_device; /* on sim: nothing runs there any more, as on a GPU */
 } injection;

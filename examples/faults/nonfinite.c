@@ -6,9 +6,7 @@
 
 static void divide_by_nothing(gallery *g)
 {
-    const belay_switch how = g->value == 1 ? BELAY_SWITCH_ON : BELAY_SWITCH_KEEP;
     const float widths[] = {2, 0, 4};
-    gallery_expect(g, belay_debug_setup(g->ctx, &(belay_debug_options){.trace_nonfinite = how}) == BELAY_OK);
     belay_tensor width = belay_tensor_from(g->ctx, BELAY_F32, belay_shape1(CLASSES), widths, sizeof widths);
     width = belay_tensor_name_set(belay_tensor_to(width, g->device), "width");
     belay_batch batch = gallery_batch(g);
@@ -20,7 +18,7 @@ static void divide_by_nothing(gallery *g)
 static const injection injections[] = {
     {.what = "Inf scale, traced",
      .run = divide_by_nothing,
-     .value = 1,
+     .traces_nonfinite = true,
      .code = BELAY_NUM_NONFINITE,
      .named = "op;site;tensor;device;step;coordinates=first at [0, 1]"},
     {.what = "Inf scale, not traced", .run = divide_by_nothing, .code = BELAY_RUN_OVERFLOW, .named = "step"},

@@ -13,7 +13,7 @@ unset BELAY_SIM_SEED BELAY_SIM_DEVICES BELAY_LAUNCH_BLOCKING BELAY_SYNC_DEBUG BE
 
 status=0
 TMPDIR=$work "$program" "$device" >"$work/raw" 2>&1 </dev/null || status=$?
-sed -E -e 's/0x[0-9a-f]{6,}/ADDRESS/g' -e 's/process [0-9]+/process PID/g' "$work/raw" >"$work/said"
+sed -E -e 's/0x[0-9a-f]{6,}/ADDRESS/g' -e 's/process [0-9]+/process PID/g' -e 's/^(    versions: ).*/\1VERSIONS/' "$work/raw" >"$work/said"
 if [ "$status" -ne 0 ]; then
     grep -A1 '^cell: .* | NO\|^broken: ' "$work/said" || tail -n 40 "$work/said"
     echo "$(basename "$program") $device: status $status, not all holds that it promises"
