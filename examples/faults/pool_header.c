@@ -46,7 +46,7 @@ static const injection injections[] = {
      .run = write_where_a_header_would_lie,
      .memory = BELAY_MEMORY_REDZONE,
      .code = BELAY_MEM_REDZONE,
-     .named = "site;step;bytes=1 byte before the begin of x (48 bytes);made at=made at"},
+     .named = "site;step;bytes=1 byte before the begin of x (48 bytes)"},
     {.what = "16 bytes before the block, exact",
      .run = write_where_a_header_would_lie,
      .value = 1,
