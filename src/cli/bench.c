@@ -25,7 +25,7 @@ static const bl_setting_row rows[] = {
      .words = "",
      .place = "N",
      .unit = "windows",
-     .help = "Windows of the reference job that are timed, its products after each."},
+     .help = "Windows of the reference job that are timed, its products, or another mode's, after each."},
     {.name = "pairs",
      .kind = BL_KIND_INT,
      .offset = offsetof(bench_options, pairs),
@@ -105,6 +105,16 @@ static int run_bench(bl_cli *cli)
     if (bl_bench_reference_run(threads, (int)options->windows, &reference, &error) != BELAY_OK)
         return bl_cli_fail(cli, &error);
     say_reference(cli, &reference);
+
+    bl_bench_mode modes[BL_BENCH_MODES];
+    if (bl_bench_modes_run(threads, (int)options->windows, modes, &error) != BELAY_OK)
+        return bl_cli_fail(cli, &error);
+    if (!cli->json)
+        printf("reference job in another mode / on the cpu with pooled memory\n");
+    static const char *const mode_keys[BL_BENCH_MODES] = {"mode_redzone", "mode_poison", "mode_exact",
+                                                          "mode_exact_poison", "mode_sim"};
+    for (int i = 0; i < BL_BENCH_MODES; i++)
+        say(cli, mode_keys[i], modes[i].name, modes[i].quotient, "", i == 0 ? 1.1 : 0);
 
     bl_bench_call call = {0};
     if (bl_bench_call_run(&call, &error) != BELAY_OK)

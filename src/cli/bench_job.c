@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/bench_job.h"
 
+#include <belay/devices.h>
 #include <belay/grad.h>
 #include <belay/nn.h>
 #include <belay/optim.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -31,7 +33,7 @@ static double median(double *values, int n)
 
 static belay_context *open_quiet(int threads)
 {
-    return belay_open(&(belay_options){.seed = 1, .threads = threads, .no_journal = true});
+    return belay_open(&(belay_options){.seed = 1, .threads = threads, .no_journal = true, .memory = BELAY_MEMORY_POOL});
 }
 
 /* Closes; a fault on the way means that what was measured was not the job. */
@@ -119,6 +121,85 @@ belay_code bl_bench_reference_run(int threads, int windows, bl_bench_reference *
     bl_free(job);
     bl_free(alone);
     return close_checked(context, "the reference job", error);
+}
+
+/* ---- its modes -------------------------------------------------------------------------------------------------------- */
+
+/* The job ready to run a window. */
+typedef struct mode_job {
+    belay_context *context;
+    belay_module *model;
+    belay_optimizer *adam;
+    belay_tensor ids, labels;
+} mode_job;
+
+static mode_job mode_job_open(const belay_options *options)
+{
+    mode_job job = {.context = belay_open(options)};
+    job.model = belay_text_classifier(
+        job.context, &(belay_text_classifier_options){
+                         .n_tokens = ROWS, .classes = CLASSES, .embed = EMBED, .hidden = HIDDEN, .layers = LAYERS});
+    job.adam = belay_adam(job.model, &(belay_adam_options){.lr = 1e-3, .clip = 1});
+    belay_optimizer_divisor_set(job.adam, WINDOW);
+    job.ids = random_ids(job.context, belay_shape2(BATCH, SEQ), ROWS, 1);
+    job.labels = random_ids(job.context, belay_shape1(BATCH), CLASSES, 2);
+    return job;
+}
+
+/* A window up to the end of its work; the first one warms up. */
+static double mode_job_seconds(const mode_job *job)
+{
+    int64_t start = bl_clock_now();
+    run_window(job->context, job->model, job->adam, job->ids, job->labels);
+    if (belay_synchronise(job->context) != BELAY_OK) /* its fault is told when the context closes */
+        return 0;
+    return seconds_since(start);
+}
+
+static double mode_quotient(const mode_job *job, const mode_job *base, int pairs)
+{
+    double quotient[64] = {0};
+    pairs = pairs < 64 ? pairs : 64;
+    mode_job_seconds(job);
+    mode_job_seconds(base);
+    for (int i = 0; i < pairs; i++) {
+        bool is_base_first = i % 2 == 0;
+        double first = mode_job_seconds(is_base_first ? base : job);
+        double second = mode_job_seconds(is_base_first ? job : base);
+        quotient[i] = is_base_first ? second / first : first / second;
+    }
+    return median(quotient, pairs);
+}
+
+belay_code bl_bench_modes_run(int threads, int pairs, bl_bench_mode out[BL_BENCH_MODES], bl_error *error)
+{
+    static const struct {
+        const char *name, *device;
+        belay_memory_mode memory;
+        bool poison;
+    } modes[BL_BENCH_MODES] = {
+        {"red zones", "cpu", BELAY_MEMORY_REDZONE, false},
+        {"poison", "cpu", BELAY_MEMORY_POOL, true},
+        {"exact blocks", "cpu", BELAY_MEMORY_EXACT, false},
+        {"exact blocks, poison", "cpu", BELAY_MEMORY_EXACT, true},
+        {"a software device, one thread each", "sim:0", BELAY_MEMORY_POOL, false},
+    };
+    for (int i = 0; i < BL_BENCH_MODES; i++) {
+        bool is_cpu = strcmp(modes[i].device, "cpu") == 0;
+        belay_options options = {.seed = 1, .threads = is_cpu ? threads : 1, .no_journal = true};
+        options.memory = BELAY_MEMORY_POOL;
+        mode_job base = mode_job_open(&options);
+        options.device = modes[i].device;
+        options.memory = modes[i].memory;
+        options.poison = modes[i].poison;
+        mode_job job = mode_job_open(&options);
+        out[i] = (bl_bench_mode){modes[i].name, mode_quotient(&job, &base, pairs)};
+        belay_code code = close_checked(base.context, "the reference job", error);
+        belay_code of_mode = close_checked(job.context, modes[i].name, error);
+        if (code != BELAY_OK || of_mode != BELAY_OK)
+            return code != BELAY_OK ? code : of_mode;
+    }
+    return BELAY_OK;
 }
 
 /* ---- one call ------------------------------------------------------------------------------------------------------------ */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `belay bench` measures: the reference job, the cost of a call, the cost of the index tests. */
+/* What `belay bench` measures: the reference job, what memory modes and a software device cost it, the cost of a call,
+ * the cost of the index tests. */
 #ifndef BL_CLI_BENCH_JOB_H
 #define BL_CLI_BENCH_JOB_H
 
@@ -19,6 +20,15 @@ typedef struct bl_bench_reference {
 } bl_bench_reference;
 
 BL_MUST_USE belay_code bl_bench_reference_run(int threads, int windows, bl_bench_reference *out, bl_error *error);
+
+/* The reference job in another mode, or elsewhere, against the same job on the cpu with pooled memory: median quotient of
+ * interleaved pairs of windows.  The software device has one thread, and so has what it is held against. */
+typedef struct bl_bench_mode {
+    const char *name;
+    double quotient;
+} bl_bench_mode;
+enum { BL_BENCH_MODES = 5 };
+BL_MUST_USE belay_code bl_bench_modes_run(int threads, int pairs, bl_bench_mode out[BL_BENCH_MODES], bl_error *error);
 
 /* Seconds of one call on a tensor with one element: recorded add, and add with recording off. */
 typedef struct bl_bench_call {

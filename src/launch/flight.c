@@ -235,7 +235,7 @@ static void tell_all(belay_context *context)
     for (int i = 0; i < BL_RING_LAUNCHES && n < flights->n_records; i++)
         if (flights->ring[i].has_record && is_waited_for(context, &flights->ring[i]))
             told[n++] = &flights->ring[i];
-    qsort(told, (size_t)n, sizeof *told, by_launch);
+    qsort(told, (size_t)n, sizeof(bl_flight *), by_launch);
     for (int i = 0; i < n; i++)
         tell(context, told[i], told + i + 1, n - i - 1);
     tell_dropped(context);
@@ -343,6 +343,8 @@ bool bl_flight_make_room(belay_context *context, uint64_t serial)
 
 void bl_flight_end(belay_context *context, uint64_t serial)
 {
+    if (context->flights == NULL)
+        return;
     bl_flight *flight = flight_of(context, serial);
     collect(context);
     tell_losses(context);

@@ -38,6 +38,8 @@ static bool hint_at_batch(const belay_context *context, const bl_given pair[2], 
 static void hint_at_stray(const belay_context *context, const bl_given pair[2], bl_report_fault *f)
 {
     const bl_slot *slot[2] = {bl_slot_get(context, pair[0].tensor), bl_slot_get(context, pair[1].tensor)};
+    if (slot[0] == NULL || slot[1] == NULL)
+        return;
     int stray = slot[0]->is_registered ? 1 : 0;
     if (slot[0]->is_registered == slot[1]->is_registered || slot[stray]->node != 0)
         return;

@@ -185,7 +185,7 @@ static void rank_slot(const bl_slot *largest[N_LARGEST], const bl_slot *slot)
     for (int i = 0; i < N_LARGEST; i++) {
         if (largest[i] != NULL && largest[i]->storage->n_bytes >= slot->storage->n_bytes)
             continue;
-        memmove(&largest[i + 1], &largest[i], (size_t)(N_LARGEST - i - 1) * sizeof largest[0]);
+        memmove(&largest[i + 1], &largest[i], (size_t)(N_LARGEST - i - 1) * sizeof(const bl_slot *));
         largest[i] = slot;
         return;
     }
