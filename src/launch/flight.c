@@ -230,7 +230,7 @@ static int by_launch(const void *a, const void *b)
 static void tell_all(belay_context *context)
 {
     struct bl_flights *flights = context->flights;
-    bl_flight *told[BL_RING_LAUNCHES];
+    bl_flight *told[BL_RING_LAUNCHES] = {0};
     int n = 0;
     for (int i = 0; i < BL_RING_LAUNCHES && n < flights->n_records; i++)
         if (flights->ring[i].has_record && is_waited_for(context, &flights->ring[i]))
