@@ -28,14 +28,16 @@ BL_FN void BL_(amax_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
     BL_EACH(j, n) BL_STORE(gx, j, BL_LOAD(x, j) == top ? share : 0);
 }
 
-/* The gradient goes to the one element whose index was returned. */
+/* The gradient goes to the one element whose index was returned, in a tensor that the program may have written to
+ * since. */
 BL_FN void BL_(max_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
-    (void)bad;
-    int64_t n = l->dim[1], at = BL_PTR(int64_t, 1)[row];
+    int64_t n = l->dim[1];
+    bool counts;
+    int64_t at = bl_index(l, bad, 1, row, bl_load_index(&l->operand[1], row), n, &counts);
     BL_T *gx = BL_PTR(BL_T, 2) + row * n;
     BL_EACH(j, n) BL_STORE(gx, j, 0);
-    if (BL_ROW_OWNS(at))
+    if (counts && BL_ROW_OWNS(at))
         BL_STORE(gx, at, BL_LOAD(BL_PTR(BL_T, 0), row));
 }
 #endif
@@ -84,7 +86,7 @@ BL_ROW(LANE, max, ANY, .signature = "R: x[RN] -> y[R] at:i64[R]", .grad = {OP(ma
        .says = "The largest value of each row and its index.")
 BL_ROW(LANE, amax, ANY, .signature = "R: x[RN] -> y[R]", .grad = {OP(amax_grad)}, .domain = {-4, 4}, .internal = true,
        .formula = "y[r] = max over n of x[r, n]", .says = "The largest value of each row.")
-BL_ROW(LANE, max_grad, FLOAT, .signature = "R: g_y[R] at:i64[R] -> g_x[RN]", .internal = true,
+BL_ROW(LANE, max_grad, FLOAT, .signature = "R: g_y[R] at:index[R] -> g_x[RN]", .internal = true,
        .formula = "g_x[r, n] = n == at[r] ? g_y[r] : 0", .says = "Gradient of max over an axis.")
 BL_ROW(LANE, amax_grad, FLOAT, .signature = "R: g_y[R] x[RN] y[R] -> g_x[RN]", .internal = true,
        .formula = "g_x[r, n] = x[r, n] == y[r] ? g_y[r] / ties : 0",

@@ -262,7 +262,9 @@ static void unused_outputs_cost_no_memory_of_their_size(void **state)
     (void)state;
     const setting s = {.layers = 1, .batch = 8, .steps = 50, .in = 2, .hidden = 8, .outputs = 2, .no_state = true};
     static double values[MOST][MAX_NUMBERS / 4];
-    belay_context *context = open_with(1);
+    told[0] = '\0';
+    belay_context *context =
+        belay_open(&(belay_options){.log = remember, .no_journal = true, .threads = 1, .memory = BELAY_MEMORY_POOL});
     belay_tensor in[MOST];
     make_inputs(context, &s, BELAY_F32, in, values);
     belay_tensor loss = loss_of(context, &s, in);

@@ -327,6 +327,33 @@ static void bad_indices_are_named_with_tensor_value_and_bound(void **state)
     belay_close(context);
 }
 
+/* What max returned is the program's: it may have written there before the walk back uses it. */
+static void indices_of_max_are_tested_again_on_the_way_back(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    char text[1024];
+    const double v[] = {1, 3, 2, 6, 5, 4}, slopes[] = {0, 1, 0, 0, 0, 0};
+    const int64_t spoilt[] = {1, 7};
+    belay_tensor at, scores = tensor_of(context, BELAY_F32, belay_shape2(2, 3), v);
+    belay_tensor_requires_grad_set(belay_tensor_name_set(scores, "scores"), true);
+    belay_tensor y = belay_max(scores, 1, false, &at);
+    int line = __LINE__ - 1;
+    assert_int_equal(belay_tensor_write(at, spoilt, sizeof spoilt), BELAY_OK);
+    belay_backward(belay_sum(y, NULL));
+    snprintf(text, sizeof text,
+             "belay: at[1] is 7, outside [0, 3) (index.range)\n"
+             "    op: max_grad (backward), called at test_index.c:%d\n"
+             "    tensors: g_y [2] f32; at [2] i64; on cpu\n"
+             "    bad: 1 of 2 elements; values 7\n%s"
+             "    likely: slightly above the bound: the tokenizer knows more ids than the table has rows\n"
+             "    try: Make the table as large as the largest id plus 1; tokens that were added later need rows too.\n",
+             line, when);
+    assert_words_equal(told, text);
+    assert_numbers("gradient", belay_tensor_grad(scores), slopes, 0, 0);
+    belay_close(context);
+}
+
 static void float_ids_are_refused_or_checked(void **state)
 {
     (void)state;
@@ -422,6 +449,7 @@ int main(void)
         cmocka_unit_test(padding_row_is_read_but_takes_no_gradient),
         cmocka_unit_test(policies_say_what_a_bad_index_reads_and_where_its_gradient_goes),
         cmocka_unit_test(bad_indices_are_named_with_tensor_value_and_bound),
+        cmocka_unit_test(indices_of_max_are_tested_again_on_the_way_back),
         cmocka_unit_test(float_ids_are_refused_or_checked),
         cmocka_unit_test(selections_refuse_what_does_not_fit),
     };

@@ -149,7 +149,9 @@ static void a_tensor_goes_to_a_device_and_back_with_its_gradient(void **state)
 static void memory_that_ended_is_told_of_the_device_that_was_asked(void **state)
 {
     (void)state;
-    belay_context *context = open_on("cpu");
+    told_clear();
+    belay_context *context =
+        belay_open(&(belay_options){.log = told_remember, .no_journal = true, .memory = BELAY_MEMORY_POOL});
     belay_tensor held = belay_ones(context, BELAY_F32, belay_shape1(1000));
     belay_tensor there = belay_tensor_to(belay_ones(context, BELAY_F32, belay_shape2(1, 1)), "sim:1");
     assert_int_equal(belay_synchronise(context), BELAY_OK);

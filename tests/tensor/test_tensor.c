@@ -134,7 +134,9 @@ static void sizes_are_proved_before_memory_is_asked_for(void **state)
 static void memory_that_ends_leaves_the_context_usable(void **state)
 {
     (void)state;
-    belay_context *context = told_open();
+    told_clear();
+    belay_context *context =
+        belay_open(&(belay_options){.log = told_remember, .no_journal = true, .memory = BELAY_MEMORY_POOL});
     belay_tensor x = belay_ones(context, BELAY_F32, belay_shape1(8));
     for (int shift = 46; shift < 61; shift++) {
         int line = __LINE__ + 1;
