@@ -6,7 +6,7 @@ JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 120
 
-.PHONY: help demo test soak asan tsan small fuzz gallery bench format lint docs install clean build
+.PHONY: help demo test soak asan tsan small exact fuzz gallery bench format lint docs install clean build
 
 help: ## print this list
 	@echo 'usage: make TARGET'
@@ -37,6 +37,14 @@ tsan: ## the tests under the thread sanitizer
 small: ## the tests with every limit shrunk, to give bugs a chance
 	@tools/deps.sh build test
 	@$(MAKE) --no-print-directory test-small
+
+exact: ## the tests with each tensor against an inaccessible page, its end and then its begin; then between red zones
+	@tools/deps.sh build test
+	@$(MAKE) --no-print-directory build-release
+	@for mode in exact exact-left redzone; do \
+	    echo "BELAY_MEMORY=$$mode,poison"; \
+	    BELAY_MEMORY=$$mode,poison ctest --preset release --parallel $(JOBS) || exit 1; \
+	done
 
 fuzz: ## every fuzzer for FUZZ_SECONDS (120) seconds
 	@tools/deps.sh build lint
