@@ -5,7 +5,7 @@
  * The cpu goes on; a software device is lost, as a GPU would be. */
 #include "gallery.h"
 
-enum { BYTES = 48 }; /* a multiple of 8, so that the block's end is the page's */
+enum { BYTES = 44 }; /* of eleven floats */
 
 typedef struct stray_params {
     int64_t at, writes;
@@ -38,7 +38,7 @@ static void read_byte(gallery *g) { touch(g, false); }
 
 #define EXACT                                                                                                          \
     .memory = BELAY_MEMORY_EXACT, .code = BELAY_MEM_ACCESS, .loses_device = true,                                      \
-    .named = "op;site;tensor;device;step;bytes=past the end of x (48 bytes);made at=made at"
+    .named = "op;site;tensor;device;step;bytes=past the end of x (44 bytes);made at=made at"
 
 static const injection injections[] = {
     {.what = "writes 1 byte past the end", .run = write_byte, .value = BYTES, EXACT},
@@ -50,7 +50,7 @@ static const injection injections[] = {
      .value = BYTES,
      .memory = BELAY_MEMORY_REDZONE,
      .code = BELAY_MEM_REDZONE,
-     .named = "site;step;bytes=1 byte past the end of x (48 bytes);made at=made at"},
+     .named = "site;step;bytes=1 byte past the end of x (44 bytes);made at=made at"},
 };
 
 GALLERY_MAIN("raw overrun (F07)")

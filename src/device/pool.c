@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "device/block.h"
 
-enum { N_CLASSES = 228, SMALLEST = 64, SLACK = 16 << 20, N_DAMAGES = 64, EXACT_ALIGNMENT = 8 };
+enum { N_CLASSES = 228, SMALLEST = 64, SLACK = 16 << 20, N_DAMAGES = 64 };
 
 typedef struct block_stack {
     void **block;
@@ -173,7 +173,8 @@ static bool is_exact(const bl_pool *pool)
     return (pool->mode == BL_MEMORY_EXACT || pool->mode == BL_MEMORY_EXACT_LEFT) && !pool->is_out_of_mappings;
 }
 
-/* Bytes of the pages of an exact block, and the distance of its begin from theirs. */
+/* Bytes of the pages of an exact block, and the distance of its begin from theirs.  One that ends with them is aligned as
+ * far as its size is: to its dtype, which divides the size, and to no more than a kernel may count on. */
 static bool exact_layout(const bl_pool *pool, int64_t n_bytes, int64_t *size, int64_t *begin)
 {
     const int64_t page = sysconf(_SC_PAGESIZE);
@@ -181,9 +182,7 @@ static bool exact_layout(const bl_pool *pool, int64_t n_bytes, int64_t *size, in
     if (!bl_checked_add(bl_max_i64(n_bytes, 1), page - 1, &padded))
         return false;
     *size = padded - padded % page;
-    *begin = 0;
-    if (pool->mode == BL_MEMORY_EXACT)
-        *begin = (*size - n_bytes) - (*size - n_bytes) % EXACT_ALIGNMENT;
+    *begin = pool->mode == BL_MEMORY_EXACT ? *size - n_bytes : 0;
     return true;
 }
 

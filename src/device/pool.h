@@ -5,9 +5,9 @@
  *   REDZONE  the same, with 64 bytes of a known pattern before and behind each, looked at when a block is given back
  *            and by bl_pool_damage
  *   EXACT    every block its own pages, really given back; it ends (or begins) at an inaccessible page, so that the
- *            first byte past it (before it) cannot be touched.  Blocks are aligned to 8 bytes here: the up to 7 bytes
- *            between an odd end and the page are a red zone, as are the 64 bytes on the far side that lie in its own
- *            pages.  A block of no bytes has no byte that can be touched when it is right-aligned.  When the process
+ *            first byte past it (before it) cannot be touched.  One that ends there is aligned to the largest power of
+ *            two that divides its size, hence to its dtype; 64 bytes on the far side that lie in its own pages are a
+ *            red zone.  A block of no bytes has no byte that can be touched when it is right-aligned.  When the process
  *            has no mappings left, further blocks are red-zoned ones, and `is_out_of_mappings` says so
  *
  * In the other modes blocks are aligned to 64 bytes.  Poison: a fresh block is filled with a pattern that is NaN in

@@ -2,6 +2,7 @@
 /* Kernels of one's own: what they compute, what their launch refuses, what their views catch, each by its whole text. */
 #include "support/told.h"
 
+#include <belay/devices.h>
 #include <belay/launch.h>
 
 #include <inttypes.h>
@@ -576,6 +577,39 @@ static void a_raw_overrun_in_exact_mode_is_named_by_its_address(void **state)
     close_faulted(context);
 }
 
+/* The first byte past x, of n elements of a dtype. */
+static void overrun(belay_context *context, const belay_kernel *kernel, belay_dtype dtype, int64_t n)
+{
+    belay_tensor x = named(belay_zeros(context, dtype, belay_shape1(n)), "x");
+    launch(context, kernel, 1, x, (belay_tensor){0}, (numbers){.by = n * belay_dtype_size(dtype) - 1});
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    assert_string_equal(told(), "");
+    launch(context, kernel, 1, x, (belay_tensor){0}, (numbers){.by = n * belay_dtype_size(dtype)});
+}
+
+static void a_tensor_of_any_size_ends_at_its_page(void **state)
+{
+    (void)state;
+    belay_kernel any = stray;
+    any.signature = "*: x:any[N]! ->";
+    const belay_dtype dtypes[] = {BELAY_U8, BELAY_BOOL, BELAY_BF16, BELAY_F32, BELAY_I64};
+    for (int device = 0; device < 2; device++)
+        for (int d = 0; d < BL_COUNT(dtypes); d++)
+            for (int64_t n = 1; n <= 9; n += 2) {
+                belay_context *context = open_exact(device == 0 ? "cpu" : "sim:0", BELAY_MEMORY_EXACT);
+                int64_t n_bytes = n * belay_dtype_size(dtypes[d]);
+                char words[128];
+                overrun(context, &any, dtypes[d], n);
+                assert_int_equal(belay_synchronise(context), device == 0 ? BELAY_OK : BELAY_PLACE_LOST);
+                snprintf(words, sizeof words,
+                         "belay: kernel stray wrote 1 byte past the end of x (%" PRId64 " byte%s) (mem.access)\n",
+                         n_bytes, n_bytes == 1 ? "" : "s");
+                assert_true(words_have(told(), words));
+                told_clear();
+                close_faulted(context);
+            }
+}
+
 static void a_touch_of_freed_memory_says_when_it_was_freed(void **state)
 {
     (void)state;
@@ -814,6 +848,7 @@ int main(void)
         cmocka_unit_test(options_that_make_no_sense_are_refused),
         cmocka_unit_test(a_signature_that_is_none_is_refused),
         cmocka_unit_test(a_raw_overrun_in_exact_mode_is_named_by_its_address),
+        cmocka_unit_test(a_tensor_of_any_size_ends_at_its_page),
         cmocka_unit_test(a_touch_of_freed_memory_says_when_it_was_freed),
         cmocka_unit_test(a_null_pointer_in_a_kernel_is_a_fault),
         cmocka_unit_test(an_illegal_access_on_a_thread_ends_no_process),
