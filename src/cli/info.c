@@ -52,7 +52,7 @@ static void tell_device(bl_cli *cli, json_t *object, const char *name)
         bl_cli_put(cli, object, name, entry);
     } else {
         if (is_here)
-            snprintf(words, sizeof words, "%d threads, %s", threads,
+            snprintf(words, sizeof words, "%d thread%s, %s", threads, threads == 1 ? "" : "s",
                      device->api->synchronous ? "synchronous" : "asynchronous");
         else
             snprintf(words, sizeof words, "%s (%s)", error.what, belay_code_name(error.code));

@@ -70,7 +70,8 @@ static void describe_setup(const belay_context *context, bl_text *out)
     bl_text_add(out, "belay: debug setup\n");
     for (int i = 0; i < context->n_places; i++) {
         bl_device *device = context->places[i].device;
-        bl_text_format(out, "    device: %s, %d threads, %s%s\n", device->name, device->api->threads(device),
+        int threads = device->api->threads(device);
+        bl_text_format(out, "    device: %s, %d thread%s, %s%s\n", device->name, threads, threads == 1 ? "" : "s",
                        device->api->synchronous ? "synchronous" : "asynchronous",
                        i == context->here ? ", current" : "");
     }
@@ -151,14 +152,14 @@ static int find_frame(const guard *g, uintptr_t address)
     return -1;
 }
 
-/* The program's frames: from the one that called Belay to the one that called the guard, but that of the guard itself,
- * which stands before the last. */
+/* The program's frames: from the one that called Belay to the one that called the guard, but those of guards: that of
+ * this one stands before the last, and others are the same place in the code. */
 static void describe_frames(const guard *g, bl_text *out)
 {
     char site[256];
     int first = find_frame(g, g->entry), last = find_frame(g, g->site);
     for (int i = first >= 0 ? first : 0; i < g->n_frames && (last < 0 || i <= last); i++) {
-        if (i == last - 1)
+        if (last > 0 && g->frame[i] == g->frame[last - 1])
             continue;
         bl_context_site(g->context, (uintptr_t)g->frame[i], site, sizeof site);
         bl_text_format(out, "    %s: %s\n", i == first ? "at" : "from", site);
@@ -234,6 +235,7 @@ static belay_code begin_guard(guard *g, belay_context *context, bool has_functio
     g->before = context->fault_observer;
     g->before_state = context->observer_state;
     context->launch_blocking = true;
+    context->n_guarded++;
     context->fault_observer = see;
     context->observer_state = g;
     return BELAY_OK;
@@ -245,6 +247,7 @@ belay_code belay_guarded(belay_context *context, belay_guarded_function function
     guard g = {.site = (uintptr_t)__builtin_return_address(0)};
     TRY(begin_guard(&g, context, function != NULL));
     function(context, arg);
+    context->n_guarded--;
     context->launch_blocking = g.was_blocking;
     context->fault_observer = g.before;
     context->observer_state = g.before_state;

@@ -252,8 +252,9 @@ bool belay_is_open(const belay_context *context)
 }
 
 /* The calls on the stack would go on with what was freed. */
-static belay_code refuse_to_close(belay_context *context)
+static belay_code refuse_to_close(belay_context *context, uintptr_t site)
 {
+    __attribute__((cleanup(bl_enter_end), unused)) bl_enter call = bl_enter_call(context, site);
     bl_error error;
     bl_error_set(&error, BELAY_CONF_ORDER, "a context was closed inside of a call that uses it");
     bl_error_advise(&error, "Close it after the outermost call has returned.");
@@ -284,8 +285,8 @@ int belay_close(belay_context *context)
         return belay_code_status(context == NULL ? BELAY_CONF_VALUE : nil_context.open_code);
     if (bl_context_is_elsewhere(context))
         return close_elsewhere(context, (uintptr_t)__builtin_return_address(0));
-    if (context->site != 0)
-        return belay_code_status(refuse_to_close(context));
+    if (context->site != 0 || context->n_guarded > 0)
+        return belay_code_status(refuse_to_close(context, (uintptr_t)__builtin_return_address(0)));
     /* What is called from here on cannot close it again. */
     context->site =
         context->n_labels > 0 ? context->labels[context->n_labels - 1] : (uintptr_t)__builtin_return_address(0);

@@ -200,6 +200,7 @@ struct belay_context {
     belay_index_policy policy;
     belay_place place;
     bool launch_blocking, trace_nonfinite;
+    int n_guarded; /* guarded functions at work: the context stays open */
     bl_modes modes;
     int rank;
     uint64_t seed;

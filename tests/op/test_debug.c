@@ -241,6 +241,64 @@ static void do_nothing(belay_context *context, void *arg)
     assert_true(context->launch_blocking);
 }
 
+static int nested_at;
+
+static void guard_again(belay_context *context, void *arg)
+{
+    nested_at = __LINE__ + 1;
+    assert_int_equal(belay_guarded(context, work, arg), BELAY_INDEX_RANGE);
+    assert_true(context->launch_blocking);
+}
+
+static void a_guard_inside_of_a_guard_is_no_line_of_the_program(void **state)
+{
+    (void)state;
+    char begin[512];
+    belay_context *context = opened("cpu");
+    make_tensors(context);
+    n_done = 0;
+    guarded = (HERE, belay_guarded(context, guard_again, &n_done));
+    assert_int_equal(guarded, BELAY_INDEX_RANGE);
+    assert_false(context->launch_blocking);
+    const char *last = strstr(strstr(told(), "belay: a guarded function") + 1, "belay: a guarded function");
+    assert_non_null(last);
+    snprintf(begin, sizeof begin, "%.*s", (int)(strstr(last, "    device") - last), last);
+    snprintf(versions, sizeof versions,
+             "belay: a guarded function met 1 fault, first index.range\n"
+             "    called at: test_debug.c:%d\n"
+             "    at: test_debug.c:%d\n"
+             "    from: test_debug.c:%d\n"
+             "    from: test_debug.c:%d\n"
+             "    from: test_debug.c:%d\n",
+             line, inner, outer, nested_at, line);
+    assert_words_equal(begin, versions);
+    assert_int_equal(belay_close(context), 3);
+}
+
+static void close_it(belay_context *context, void *arg)
+{
+    (void)arg;
+    nested_at = __LINE__ + 1;
+    assert_int_equal(belay_close(context), 3);
+    assert_int_equal(belay_guarded(context, do_nothing, NULL), BELAY_OK);
+    assert_int_equal(belay_close(context), 3);
+}
+
+static void a_context_closed_under_guard_stays_open(void **state)
+{
+    (void)state;
+    belay_context *context = opened("cpu");
+    assert_int_equal(belay_guarded(context, close_it, NULL), BELAY_CONF_ORDER);
+    assert_true(belay_is_open(context));
+    char words[256];
+    snprintf(words, sizeof words,
+             "belay: a context was closed inside of a call that uses it (conf.order)\n"
+             "    called at: test_debug.c:%d\n" TOLD_START "    try: Close it after the outermost call has returned.\n",
+             nested_at);
+    assert_memory_equal(told(), words, strlen(words));
+    assert_int_equal(belay_close(context), 3);
+}
+
 static void without_a_fault_nothing_is_said(void **state)
 {
     (void)state;
@@ -366,6 +424,8 @@ int main(void)
         cmocka_unit_test_setup(what_is_no_mode_is_refused, set_up),
         cmocka_unit_test_setup(a_fault_under_guard_comes_with_its_lines_and_the_devices_state, set_up),
         cmocka_unit_test_setup(on_an_asynchronous_device_the_call_itself_is_on_the_stack, set_up),
+        cmocka_unit_test_setup(a_guard_inside_of_a_guard_is_no_line_of_the_program, set_up),
+        cmocka_unit_test_setup(a_context_closed_under_guard_stays_open, set_up),
         cmocka_unit_test_setup(without_a_fault_nothing_is_said, set_up),
         cmocka_unit_test_setup(values_outside_are_counted_and_the_first_are_placed, set_up),
         cmocka_unit_test_setup(bounds_hold_for_every_dtype_and_at_their_edges, set_up),
