@@ -230,6 +230,7 @@ static belay_code begin_guard(guard *g, belay_context *context, bool has_functio
     bl_modes_look(context);
     if (!has_function)
         return bl_context_raise(context, BELAY_CONF_MISSING, "belay_guarded was given no function");
+    (void)bl_place_settle(context, NULL); /* faults in flight are not the function's */
     g->context = context;
     g->was_blocking = context->launch_blocking;
     g->before = context->fault_observer;
@@ -241,17 +242,26 @@ static belay_code begin_guard(guard *g, belay_context *context, bool has_functio
     return BELAY_OK;
 }
 
+/* Faults of what it has launched are the function's, whatever it has done to the modes. */
+static void end_guard(guard *g)
+{
+    belay_context *context = g->context;
+    __attribute__((cleanup(bl_enter_end), unused)) bl_enter call = bl_enter_call(context, g->site);
+    (void)bl_place_settle(context, NULL);
+    context->n_guarded--;
+    context->launch_blocking = g->was_blocking;
+    context->fault_observer = g->before;
+    context->observer_state = g->before_state;
+    if (g->n_faults > 0)
+        tell_guarded(g);
+}
+
 /* The function's calls are outermost ones, so that each has its own site: the guard itself is in none while it runs. */
 belay_code belay_guarded(belay_context *context, belay_guarded_function function, void *arg)
 {
     guard g = {.site = (uintptr_t)__builtin_return_address(0)};
     TRY(begin_guard(&g, context, function != NULL));
     function(context, arg);
-    context->n_guarded--;
-    context->launch_blocking = g.was_blocking;
-    context->fault_observer = g.before;
-    context->observer_state = g.before_state;
-    if (g.n_faults > 0)
-        tell_guarded(&g);
+    end_guard(&g);
     return g.first;
 }

@@ -64,13 +64,15 @@ void belay_device_guard_close(belay_device_guard guard)
         return;
     bool is_open = guard.depth >= 1 && guard.depth <= (uint32_t)context->n_guards &&
                    context->guards[guard.depth - 1].serial == guard.serial;
-    if (!is_open || guard.depth != (uint32_t)context->n_guards)
-        bl_context_raise(context, BELAY_LIFE_SCOPE,
-                         is_open ? "a device guard was closed while %d inside of it are open"
-                                 : "a device guard was closed that is not open (%d are)",
-                         is_open ? context->n_guards - (int)guard.depth : context->n_guards);
-    if (!is_open)
+    if (!is_open) {
+        bl_context_raise(context, BELAY_LIFE_SCOPE, "a device guard was closed that is not open (%d are)",
+                         context->n_guards);
         return;
+    }
+    int n_inside = context->n_guards - (int)guard.depth;
+    if (n_inside > 0)
+        bl_context_raise(context, BELAY_LIFE_SCOPE, "a device guard was closed while %d inside of it %s open", n_inside,
+                         n_inside == 1 ? "is" : "are");
     context->n_guards = (int)guard.depth - 1;
     bl_place_go(context, context->guards[guard.depth - 1].place);
 }

@@ -513,11 +513,13 @@ void belay_scope_close(belay_scope scope)
                          "a scope was closed by a function that was called inside of it and has not ended");
         return;
     }
-    if (!is_open || scope.depth != context->depth)
-        bl_context_raise(context, BELAY_LIFE_SCOPE,
-                         is_open ? "a scope was closed while %d inside of it are open"
-                                 : "a scope was closed twice (%d scopes are open)",
-                         is_open ? (int)(context->depth - scope.depth) : (int)context->depth - 1);
+    int n_inside = (int)(context->depth - scope.depth);
+    if (!is_open)
+        bl_context_raise(context, BELAY_LIFE_SCOPE, "a scope was closed twice (%d scope%s open)",
+                         (int)context->depth - 1, context->depth == 2 ? " is" : "s are");
+    else if (n_inside > 0)
+        bl_context_raise(context, BELAY_LIFE_SCOPE, "a scope was closed while %d inside of it %s open", n_inside,
+                         n_inside == 1 ? "is" : "are");
     if (is_open)
         while (context->depth >= scope.depth)
             close_innermost(context);

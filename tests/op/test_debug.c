@@ -299,6 +299,56 @@ static void a_context_closed_under_guard_stays_open(void **state)
     assert_int_equal(belay_close(context), 3);
 }
 
+static void look_up_unblocked(belay_context *context, void *arg)
+{
+    (void)arg;
+    assert_int_equal(belay_debug_setup(context, &(belay_debug_options){.launch_blocking = BELAY_SWITCH_OFF}), BELAY_OK);
+    told_clear();
+    look_up();
+}
+
+static void faults_of_the_function_are_told_before_the_guard_ends(void **state)
+{
+    (void)state;
+    belay_context *context = opened("sim:0");
+    make_tensors(context);
+    guarded = (HERE, belay_guarded(context, look_up_unblocked, NULL));
+    assert_int_equal(guarded, BELAY_INDEX_RANGE);
+    char words[1024];
+    snprintf(words, sizeof words,
+             "belay: ids[1] is 3, outside [0, 3) of table (index.range)\n"
+             "    op: embedding, called at test_debug.c:%d, launch 1\n"
+             "    surfaced at: test_debug.c:%d\n"
+             "    tensors: table [3, 2] f32; ids [3] i64; on sim:0\n"
+             "    bad: 1 of 3 elements; values 3\n" TOLD_START
+             "    likely: the value equals the bound: off by one, or a padding or special id that the table was not "
+             "grown for\n"
+             "    try: Count ids from 0; a padding or special token needs a row of its own: make the table one row "
+             "larger.\n"
+             "belay: a guarded function met 1 fault, first index.range\n"
+             "    called at: test_debug.c:%d\n"
+             "    at: test_debug.c:%d\n"
+             "    device ",
+             inner, line, line, line);
+    char begin[1024];
+    snprintf(begin, sizeof begin, "%.*s", (int)strlen(words), told());
+    assert_words_equal(begin, words);
+    assert_int_equal(belay_close(context), 3);
+}
+
+static void faults_in_flight_before_the_guard_are_not_the_functions(void **state)
+{
+    (void)state;
+    belay_context *context = opened("sim:0");
+    make_tensors(context);
+    look_up();
+    guarded = (HERE, belay_guarded(context, do_nothing, NULL));
+    assert_int_equal(guarded, BELAY_OK);
+    assert_null(strstr(told(), "belay: a guarded function"));
+    assert_non_null(strstr(told(), "belay: ids[1] is 3, outside [0, 3) of table (index.range)"));
+    assert_int_equal(belay_close(context), 3);
+}
+
 static void without_a_fault_nothing_is_said(void **state)
 {
     (void)state;
@@ -426,6 +476,8 @@ int main(void)
         cmocka_unit_test_setup(on_an_asynchronous_device_the_call_itself_is_on_the_stack, set_up),
         cmocka_unit_test_setup(a_guard_inside_of_a_guard_is_no_line_of_the_program, set_up),
         cmocka_unit_test_setup(a_context_closed_under_guard_stays_open, set_up),
+        cmocka_unit_test_setup(faults_of_the_function_are_told_before_the_guard_ends, set_up),
+        cmocka_unit_test_setup(faults_in_flight_before_the_guard_are_not_the_functions, set_up),
         cmocka_unit_test_setup(without_a_fault_nothing_is_said, set_up),
         cmocka_unit_test_setup(values_outside_are_counted_and_the_first_are_placed, set_up),
         cmocka_unit_test_setup(bounds_hold_for_every_dtype_and_at_their_edges, set_up),

@@ -65,7 +65,7 @@ static void guards_closed_out_of_order_or_twice_are_refused(void **state)
     belay_device_guard inner = belay_device_guard_open(context, "sim:1");
     int line = __LINE__ + 1;
     belay_device_guard_close(outer);
-    told_expect("belay: a device guard was closed while 1 inside of it are open (life.scope)\n"
+    told_expect("belay: a device guard was closed while 1 inside of it is open (life.scope)\n"
                 "    called at: test_places.c:%d\n" TOLD_START "%s",
                 line, CLOSE_TRY);
     assert_string_equal(made_on(context), "cpu");
