@@ -64,7 +64,8 @@ typedef struct belay_bounds_answer {
  * conf.value (a bound is NaN), mem.exhausted. */
 BELAY_API belay_bounds belay_check_bounds(belay_tensor tensor, double low, double high);
 
-/* What it found; a fence.  Faults: life.stale, when the scope of the look has closed; conf.missing; mem.exhausted. */
+/* What it found; a fence.  After a fault, an answer of no elements.  Faults: life.stale, when the scope of the look has
+ * closed; conf.missing; mem.exhausted. */
 BELAY_API BELAY_MUST_USE belay_code belay_bounds_get(belay_bounds bounds, belay_bounds_answer *out);
 
 #ifdef __cplusplus

@@ -90,8 +90,11 @@ static belay_code read_chunks(const belay_bounds *b, int64_t n_chunks, double *e
 
 belay_code belay_bounds_get(belay_bounds bounds, belay_bounds_answer *out)
 {
+    static const belay_bounds_answer nothing = {.min = (double)NAN, .max = (double)NAN};
     belay_context *context = bl_tensor_context(bounds.found);
     BL_ENTER(context);
+    if (out != NULL)
+        *out = nothing;
     if (context == NULL)
         return bl_caller_code(BELAY_LIFE_STALE);
     if (bl_slot_use(context, bounds.edges) == NULL || bl_slot_use(context, bounds.found) == NULL)
@@ -99,7 +102,8 @@ belay_code belay_bounds_get(belay_bounds bounds, belay_bounds_answer *out)
     if (out == NULL)
         return bl_context_raise(context, BELAY_CONF_MISSING, "belay_bounds_get needs room for its answer");
     int64_t n_chunks = belay_tensor_shape(bounds.found).size[0];
-    belay_bounds_answer answer = {.min = (double)NAN, .max = (double)NAN, .n = 1};
+    belay_bounds_answer answer = nothing;
+    answer.n = 1;
     for (int i = 0; i < bounds.shape.rank; i++)
         answer.n *= bounds.shape.size[i];
     double *edges = bl_alloc(n_chunks * 2, sizeof *edges);
@@ -109,6 +113,7 @@ belay_code belay_bounds_get(belay_bounds bounds, belay_bounds_answer *out)
                           : read_chunks(&bounds, n_chunks, edges, found, &answer);
     bl_free(edges);
     bl_free(found);
-    *out = code == BELAY_OK ? answer : (belay_bounds_answer){.min = (double)NAN, .max = (double)NAN};
+    if (code == BELAY_OK)
+        *out = answer;
     return code;
 }

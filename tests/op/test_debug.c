@@ -449,18 +449,26 @@ static void a_look_that_cannot_be_is_nil(void **state)
 {
     (void)state;
     belay_context *context = opened("cpu");
-    belay_bounds_answer a;
+    belay_bounds_answer a = {.n = 5, .n_first = 5};
     belay_tensor x = belay_ones(context, BELAY_F32, belay_shape1(1));
     belay_bounds bounds = (HERE, belay_check_bounds(x, (double)NAN, 1));
     told_expect("belay: a bound of belay_check_bounds is NaN (conf.value)\n"
                 "    called at: test_debug.c:%d\n" TOLD_START "%s",
                 line, told_try(BELAY_CONF_VALUE));
     assert_int_equal(belay_bounds_get(bounds, &a), BELAY_LIFE_STALE);
+    assert_int_equal(a.n, 0); /* nothing of before */
+    assert_int_equal(a.n_first, 0);
+    assert_true(isnan(a.min) && isnan(a.max));
     belay_scope scope = belay_scope_open(context);
     bounds = belay_check_bounds(x, 0, 1);
-    belay_scope_close(scope);
-    assert_int_equal(belay_bounds_get(bounds, &a), BELAY_LIFE_STALE);
-    assert_non_null(strstr(told(), "(life.stale)"));
+    int died = (HERE, belay_scope_close(scope), line);
+    a.n = 5;
+    assert_int_equal((HERE, belay_bounds_get(bounds, &a)), BELAY_LIFE_STALE);
+    assert_int_equal(a.n, 0);
+    told_expect("belay: tensor edges [1, 2] f64 was used after it had died (life.stale)\n"
+                "    called at: test_debug.c:%d\n"
+                "    died at: test_debug.c:%d, in step 0\n" TOLD_START "%s",
+                line, died, told_try(BELAY_LIFE_STALE));
     assert_int_equal(belay_bounds_get(belay_check_bounds(x, 0, 1), NULL), BELAY_CONF_MISSING);
     assert_int_equal(belay_close(context), 2);
 }
