@@ -39,7 +39,7 @@ static const injection injections[] = {
      .run = give_array,
      .code = BELAY_MEM_ACCESS,
      .is_legal_on_cpu = true,
-     .named = "op;site;tensor;device;step;value=is an address of the host"},
+     .named = "op;site;tensor;device;step;value=an address of the host"},
     {.what = "a NULL pointer",
      .run = give_null,
      .code = BELAY_MEM_ACCESS,

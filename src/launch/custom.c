@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "launch/prove.h"
+#include "launch/stray.h"
 #include "tensor/address.h"
 
 /* ---- words ----------------------------------------------------------------------------------------------------------- */
@@ -324,7 +325,8 @@ static bool is_readable(uint64_t address)
     return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
 }
 
-/* A device that cannot read the host's memory takes no address of it.  Numbers below 2^32 are no addresses here. */
+/* A device that cannot read the host's memory takes no address of it, unless the program says that there is none.
+ * Numbers below 2^32 are no addresses here. */
 static bool params_hold_no_address(const bl_call *call, const bl_proof *p)
 {
     const belay_kernel_args *args = &call->custom->args;
@@ -336,11 +338,50 @@ static bool params_hold_no_address(const bl_call *call, const bl_proof *p)
             continue;
         bl_error error;
         bl_error_set(&error, BELAY_MEM_ACCESS,
-                     "byte %" PRId64 " of the parameters of %s is an address of the host, which %s cannot read", at,
-                     call->custom->name, device->name);
-        bl_error_advise(&error, "Copy what it points to into a tensor, and give that as an operand.");
+                     "bytes %" PRId64 " to %" PRId64 " of the parameters of %s are 0x%" PRIx64
+                     ", an address of the host, which %s cannot read",
+                     at, at + 7, call->custom->name, word, device->name);
+        bl_error_advise(&error, "Give what it points to as an operand; if it is no pointer, zero the struct by memset "
+                                "before its fields are set, or set params_are_numbers.");
         refuse(call, &error);
         return false;
+    }
+    return true;
+}
+
+/* ---- tensors of other devices ---------------------------------------------------------------------------------------- */
+
+static bool bring(bl_call *call, int k, int home, belay_tensor *copy)
+{
+    belay_context *context = call->context;
+    uint32_t name = bl_slot_get(context, call->in[k])->name;
+    bl_stray_note(context, call->custom->name, (bl_given){call->custom->role[k], call->in[k]}, home);
+    *copy = call->in[k] = bl_launch_to(context, call->in[k], home);
+    if (belay_tensor_is_nil(*copy))
+        return false;
+    bl_slot_get(context, *copy)->name = name;
+    return true;
+}
+
+/* Where place is move, what is only read is copied to where the launch writes. */
+static bool meet(bl_call *call, unsigned written, belay_tensor copies[BELAY_MAX_KERNEL_OPERANDS])
+{
+    belay_context *context = call->context;
+    int first, other;
+    if (context->place != BELAY_PLACE_MOVE || bl_stray_is_none(context, call->in, call->n_in, &first, &other))
+        return true;
+    belay_tensor results[BELAY_MAX_KERNEL_OPERANDS] = {0};
+    for (int k = 0; k < call->n_in; k++)
+        results[k] = (written >> k & 1) != 0 ? call->in[k] : results[k];
+    if (!bl_stray_is_none(context, results, call->n_in, &first, &other)) {
+        bl_prove_fail_places(call, first, other);
+        return false;
+    }
+    int home = bl_stray_home(context, first >= 0 ? results : call->in, call->n_in);
+    for (int k = 0; k < call->n_in; k++) {
+        const bl_slot *slot = belay_tensor_is_nil(call->in[k]) ? NULL : bl_slot_get(context, call->in[k]);
+        if (slot != NULL && slot->storage->place != home && !bring(call, k, home, &copies[k]))
+            return false;
     }
     return true;
 }
@@ -393,14 +434,12 @@ static void fill(const bl_call *call, const belay_launch_options *options, bl_pr
 static bool prove(bl_call *call, const bl_signature *s, const belay_launch_options *options, bl_proof *p)
 {
     int64_t dim[8];
-    p->written = written_of(s);
-    name_roles(call->custom, s, p->written);
     if (!bl_prove_inputs(call, p) || !options_fit(call, options) || !operands_fit(call, s) ||
         !bind_symbols(call, s, dim) || !items_fit(call, s, dim, options->n_items) ||
         !writes_are_alone(call, s, p->written) || !device_fits(call, options, p))
         return false;
     fill(call, options, p);
-    return params_hold_no_address(call, p);
+    return options->params_are_numbers || params_hold_no_address(call, p);
 }
 
 static void launch(belay_context *context, const belay_kernel *kernel, const bl_signature *s,
@@ -414,9 +453,14 @@ static void launch(belay_context *context, const belay_kernel *kernel, const bl_
     custom->journal_op = bl_journal_kernel(context->journal, custom->name);
     bl_call call = {.context = context, .custom = custom, .n_in = s->n_in + s->n_out, .policy = BELAY_INDEX_RAISE};
     memcpy(call.in, options->operand, (size_t)call.n_in * sizeof call.in[0]);
-    bl_proof p = {.n_in = call.n_in};
-    if (prove(&call, s, options, &p))
+    bl_proof p = {.n_in = call.n_in, .written = written_of(s)};
+    belay_tensor copies[BELAY_MAX_KERNEL_OPERANDS] = {0};
+    name_roles(custom, s, p.written);
+    if (meet(&call, p.written, copies) && prove(&call, s, options, &p))
         bl_launch_submit(&call, &p);
+    for (int k = 0; k < call.n_in; k++)
+        if (!belay_tensor_is_nil(copies[k]))
+            bl_tensor_drop(context, copies[k]);
     bl_custom_release(custom);
 }
 

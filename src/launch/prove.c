@@ -142,7 +142,7 @@ static const char *role_of(const bl_call *call, int k)
 
 /* ---- what all proofs share ------------------------------------------------------------------------------------------- */
 
-static void fail_places(const bl_call *call, int a, int b)
+void bl_prove_fail_places(const bl_call *call, int a, int b)
 {
     const bl_given pair[2] = {{role_of(call, a), shown_of(call, a)}, {role_of(call, b), shown_of(call, b)}};
     bl_report_fault f;
@@ -198,7 +198,7 @@ static bool use_inputs(const bl_call *call, bl_proof *p, bool may_skip)
     }
     p->n_in = call->n_in;
     if (BL_UNLIKELY(stray >= 0)) {
-        fail_places(call, first, stray);
+        bl_prove_fail_places(call, first, stray);
         return false;
     }
     return belay_tensor_is_nil(call->into) || into_is_there(call, p, first >= 0);

@@ -31,7 +31,9 @@ bool bl_prove_share_bytes(const bl_slot *a, const bl_slot *b);
 
 /* Raises a fault about the call's tensors: all inputs are listed with shape and dtype. */
 void bl_prove_fail(const bl_call *call, belay_code code, const char *format, ...) BL_PRINTF(3, 4);
-/* The same before there is a call: what the op was given, as its caller knows it.  Nil ones are left out. */
+/* Raises place.device: two of the call's operands, by number, lie apart. */
+void bl_prove_fail_places(const bl_call *call, int a, int b);
+/* The same as bl_prove_fail before there is a call: what the op was given, as its caller knows it.  Nil ones are left out. */
 typedef struct bl_given {
     const char *role;
     belay_tensor tensor;

@@ -721,6 +721,10 @@ static void a_launch_beside_its_tensors_is_refused(void **state)
     close_faulted(context);
 }
 
+static const char no_pointers[] =
+    "Give what it points to as an operand; if it is no pointer, zero the struct by memset "
+    "before its fields are set, or set params_are_numbers.";
+
 static void a_host_address_in_the_parameters_is_refused_on_sim(void **state)
 {
     (void)state;
@@ -733,15 +737,119 @@ static void a_host_address_in_the_parameters_is_refused_on_sim(void **state)
     } params = {.number = 7, .pointer = message};
     launch_with(context, &peek,
                 (belay_launch_options){.n_items = 1, .operand = {x}, .params = &params, .params_bytes = sizeof params});
-    expect("byte 8 of the parameters of peek is an address of the host, which sim:0 cannot read (mem.access)", "peek",
-           "    tensors: x [2] f32 (output); on sim:0\n", nothing,
-           "Copy what it points to into a tensor, and give that as an operand.");
+    char what[160];
+    snprintf(what, sizeof what,
+             "bytes 8 to 15 of the parameters of peek are 0x%" PRIxPTR
+             ", an address of the host, which sim:0 cannot read (mem.access)",
+             (uintptr_t)message);
+    expect(what, "peek", "    tensors: x [2] f32 (output); on sim:0\n", nothing, no_pointers);
     numbers plain = {.by = INT64_C(5) << 32, .factor = 2};
     belay_tensor y = empty(context, 2, "y");
     launch(context, &scale, 2, x, y, plain);
     float out[2];
     told_read(y, out, 2);
     assert_memory_equal(out, ((const float[]){2, 4}), sizeof out);
+    close_faulted(context);
+}
+
+/* What the stack held before lies between the fields of a struct. */
+static void bytes_between_fields_are_no_pointer_where_the_program_says_so(void **state)
+{
+    (void)state;
+    belay_context *context = open_sim();
+    belay_tensor x = ramp(context, 2, "x"), y = empty(context, 2, "y");
+    union {
+        uint64_t word[2];
+        numbers fields;
+    } params = {.word = {0, (uint64_t)(uintptr_t)nothing}};
+    belay_launch_options options = {
+        .n_items = 2, .operand = {x, y}, .params = &params, .params_bytes = sizeof params, .params_are_numbers = true};
+    launch_with(context, &scale, options);
+    params.fields.factor = 3;
+    launch_with(context, &scale, options);
+    float out[2];
+    told_read(y, out, 2);
+    assert_memory_equal(out, ((const float[]){3, 6}), sizeof out);
+    params.word[1] = (uint64_t)(uintptr_t)nothing;
+    assert_string_equal(told(), "");
+    options.params_are_numbers = false;
+    launch_with(context, &scale, options);
+    assert_true(words_have(told(), "belay: bytes 8 to 15 of the parameters of scale are 0x"));
+    told_clear();
+    close_faulted(context);
+}
+
+/* ---- on several devices ---------------------------------------------------------------------------------------------- */
+
+static belay_context *open_moving(void)
+{
+    told_clear();
+    belay_context *context = belay_open(
+        &(belay_options){.device = "sim:0", .place = BELAY_PLACE_MOVE, .log = told_remember, .no_journal = true});
+    assert_true(belay_is_open(context));
+    return context;
+}
+
+static belay_tensor elsewhere(belay_tensor tensor, const char *name)
+{
+    return named(belay_tensor_to(tensor, "sim:1"), name);
+}
+
+static void what_a_kernel_reads_is_brought_to_what_it_writes(void **state)
+{
+    (void)state;
+    belay_context *context = open_moving();
+    belay_tensor x = elsewhere(ramp(context, 2, NULL), "x"), y = empty(context, 2, "y");
+    int64_t n_storages = context->n_storages_alive;
+    float out[2];
+    for (int k = 1; k <= 3; k++) {
+        launch(context, &scale, 2, x, y, (numbers){.factor = (float)k});
+        if (k == 1)
+            told_expect("belay: scale: x was copied from sim:1 to sim:0 (place.moved)\n"
+                        "    op: scale, called at test_custom.c:%d\n"
+                        "    tensors: x [2] f32; on sim:1\n" TOLD_START "%s",
+                        launch_line, told_try(BELAY_PLACE_MOVED));
+        told_read(y, out, 2);
+        assert_memory_equal(out, ((const float[]){(float)k, (float)(2 * k)}), sizeof out);
+        assert_int_equal(belay_n_moved(context), k);
+    }
+    assert_int_equal(context->n_storages_alive, n_storages);
+    assert_string_equal(belay_tensor_device(x), "sim:1");
+    launch(context, &positive, 2, ramp(context, 2, "z"), (belay_tensor){0}, (numbers){0}); /* which nothing moves */
+    assert_int_equal(belay_n_moved(context), 3);
+    told_close(context);
+}
+
+static void what_a_kernel_writes_is_never_brought(void **state)
+{
+    (void)state;
+    belay_context *context = open_moving();
+    belay_tensor x = ramp(context, 2, "x"), y = empty(context, 2, "y"), z = elsewhere(empty(context, 2, NULL), "z");
+    numbers params = {0};
+    belay_launch_options options = {
+        .n_items = 2, .operand = {x, y, z}, .params = &params, .params_bytes = sizeof params};
+    launch_with(context, &shift, options);
+    expect("shift: y lies on sim:0, z on sim:1 (place.device)", "shift",
+           "    tensors: x [2] f32 on sim:0; y [2] f32 on sim:0 (output); z [2] f32 on sim:1 (output)\n", nothing,
+           belay_code_advice(BELAY_PLACE_DEVICE));
+    assert_int_equal(belay_n_moved(context), 0);
+    close_faulted(context);
+}
+
+static void a_fault_of_a_launch_whose_operand_was_brought_names_it(void **state)
+{
+    (void)state;
+    belay_context *context = open_moving();
+    belay_tensor x = elsewhere(ramp(context, 2, NULL), "x"), y = empty(context, 2, "y"), z = empty(context, 2, "z");
+    numbers params = {.by = 1};
+    belay_launch_options options = {
+        .n_items = 2, .operand = {x, y, z}, .params = &params, .params_bytes = sizeof params};
+    launch_with(context, &shift, options);
+    told_clear();
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    assert_true(words_have(told(), "belay: item 1 of shift takes coordinate 2 on axis 0 of x, outside [0, 2)"));
+    assert_true(words_have(told(), "    tensors: x [2] f32; y [2] f32 (output); z [2] f32 (output); on sim:0\n"));
+    told_clear();
     close_faulted(context);
 }
 
@@ -856,6 +964,10 @@ int main(void)
         cmocka_unit_test(a_fault_on_sim_is_blamed_on_its_launch_after_its_tensors_died),
         cmocka_unit_test(a_launch_beside_its_tensors_is_refused),
         cmocka_unit_test(a_host_address_in_the_parameters_is_refused_on_sim),
+        cmocka_unit_test(bytes_between_fields_are_no_pointer_where_the_program_says_so),
+        cmocka_unit_test(what_a_kernel_reads_is_brought_to_what_it_writes),
+        cmocka_unit_test(what_a_kernel_writes_is_never_brought),
+        cmocka_unit_test(a_fault_of_a_launch_whose_operand_was_brought_names_it),
         cmocka_unit_test(an_illegal_access_on_sim_loses_the_device_and_names_the_launch),
         cmocka_unit_test(a_raw_overrun_on_sim_is_named_by_its_tensor),
         cmocka_unit_test(an_op_of_two_kernels_has_the_gradient_of_its_formula),
