@@ -243,21 +243,37 @@ static void install(void)
 
 /* ---- bodies ---------------------------------------------------------------------------------------------------------- */
 
+/* An access while its signal is blocked would end the process, whatever handlers there are: a body is never run so. */
+static bool open_mask(sigset_t *before)
+{
+    sigset_t own;
+    sigemptyset(&own);
+    for (int i = 0; i < N_SIGNALS; i++)
+        sigaddset(&own, signals[i]);
+    return pthread_sigmask(SIG_UNBLOCK, &own, before) == 0 &&
+           (sigismember(before, SIGSEGV) == 1 || sigismember(before, SIGBUS) == 1);
+}
+
 bool bl_trap_run(void (*body)(void *state), void *state, bl_trap_access *out)
 {
-    if (innermost == NULL)
-        install();
+    sigset_t before;
+    bool is_ended = false;
     guard g = {.outer = innermost};
+    if (g.outer == NULL)
+        install();
+    const bool was_closed = g.outer == NULL && open_mask(&before);
     if (sigsetjmp(g.back, 0) == 0) {
         innermost = &g;
         body(state);
-        innermost = g.outer;
-        return true;
+    } else {
+        (void)pthread_sigmask(SIG_SETMASK, &g.mask, NULL);
+        *out = g.access;
+        is_ended = true;
     }
     innermost = g.outer;
-    (void)pthread_sigmask(SIG_SETMASK, &g.mask, NULL);
-    *out = g.access;
-    return false;
+    if (was_closed)
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return !is_ended;
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------------------------------- */

@@ -226,6 +226,21 @@ static void the_innermost_body_ends_and_the_outer_goes_on(void **state)
     assert_int_equal(access.address, 16);
 }
 
+/* An access while its signal is blocked would end the process. */
+static void a_thread_that_blocks_all_signals_runs_bodies_as_any_other(void **state)
+{
+    (void)state;
+    sigset_t all, before, after;
+    sigfillset(&all);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &all, &before), 0);
+    assert_ended(8, false);
+    the_innermost_body_ends_and_the_outer_goes_on(NULL);
+    a_body_without_an_illegal_access_comes_to_its_end(NULL);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, &after), 0);
+    assert_int_equal(sigismember(&after, SIGSEGV), 1);
+    assert_int_equal(sigismember(&after, SIGBUS), 1);
+}
+
 /* ---- ranges ---------------------------------------------------------------------------------------------------------- */
 
 static void a_touch_returns_no_number_and_is_told_once(void **state)
@@ -609,6 +624,7 @@ int main(int n_arguments, char **argument)
         cmocka_unit_test(an_address_that_the_machine_does_not_tell_is_none),
 #endif
         cmocka_unit_test(the_innermost_body_ends_and_the_outer_goes_on),
+        cmocka_unit_test(a_thread_that_blocks_all_signals_runs_bodies_as_any_other),
         cmocka_unit_test(a_touch_returns_no_number_and_is_told_once),
         cmocka_unit_test(a_write_returns_and_is_lost),
         cmocka_unit_test(every_page_of_a_long_touch_goes_away_again),
