@@ -29,10 +29,33 @@ static void call_free(belay_context *context, void *object)
     bl_free(call);
 }
 
+/* Both sides are told when a gradient is not like its input. */
+static bool gradient_fits(belay_context *context, const belay_function *function, int k, const bl_edge *in,
+                          const bl_slot *grad)
+{
+    belay_shape shape = bl_slot_shape(grad);
+    if (bl_shape_equal(&shape, &in->shape) && grad->dtype == (int)in->dtype)
+        return true;
+    bl_text words[2] = {{0}, {0}};
+    bl_report_shape(&in->shape, &words[0]);
+    bl_report_shape(&shape, &words[1]);
+    bl_context_raise(context, BELAY_SHAPE_CONTRACT, "backward of %s gave input %d, %s %s, a gradient of %s %s",
+                     function->name, k, bl_text_get(&words[0]), belay_dtype_name(in->dtype), bl_text_get(&words[1]),
+                     belay_dtype_name((belay_dtype)grad->dtype));
+    bl_text_fini(&words[0]);
+    bl_text_fini(&words[1]);
+    return false;
+}
+
 static void rule_function(belay_context *context, bl_node *node, belay_tensor *grad_in)
 {
     belay_function_call *call = node->state;
     call->node = node;
+    if (call->function->backward == NULL) {
+        bl_context_raise(context, BELAY_CONF_MISSING, "%s has no backward, and a gradient of its input is wanted",
+                         call->function->name);
+        return;
+    }
     call->function->backward(call, call->state, node->grad, node->n_out, grad_in, node->n_in);
     for (int k = 0; k < node->n_in; k++) {
         if (belay_tensor_is_nil(node->in[k].leaf)) { /* left out, or dead before the op was recorded */
@@ -40,14 +63,8 @@ static void rule_function(belay_context *context, bl_node *node, belay_tensor *g
             continue;
         }
         const bl_slot *slot = bl_slot_use(context, grad_in[k]);
-        belay_shape shape = belay_tensor_shape(grad_in[k]);
-        bool fits =
-            slot == NULL || (bl_shape_equal(&shape, &node->in[k].shape) && slot->dtype == (int)node->in[k].dtype);
-        if (!fits)
-            bl_context_raise(context, BELAY_SHAPE_CONTRACT,
-                             "backward of %s gave input %d a gradient of another shape or dtype", call->function->name,
-                             k);
-        if (slot == NULL || !fits || !bl_grad_bring(context, call->function->name, node->in[k].place, &grad_in[k]))
+        if (slot == NULL || !gradient_fits(context, call->function, k, &node->in[k], slot) ||
+            !bl_grad_bring(context, call->function->name, node->in[k].place, &grad_in[k]))
             grad_in[k] = (belay_tensor){0};
     }
 }
@@ -124,12 +141,27 @@ static bool any_lives(const belay_tensor *tensors, int n)
     return false;
 }
 
+/* What is missing in a function that its user filled in; NULL: nothing. */
+static const char *part_missing(const belay_function *function)
+{
+    return function == NULL            ? "function"
+           : function->name == NULL    ? "name in its function"
+           : function->forward == NULL ? "forward in its function"
+                                       : NULL;
+}
+
 void belay_function_apply(belay_context *context, const belay_function *function, void *state, const belay_tensor *in,
                           int n_in, uint64_t optional, belay_tensor *out, int n_out)
 {
     BL_ENTER(context);
     for (int o = 0; o < n_out; o++)
         out[o] = (belay_tensor){0};
+    if (part_missing(function) != NULL) {
+        bl_context_raise(context, BELAY_CONF_MISSING, "belay_function_apply was given no %s", part_missing(function));
+        if (function != NULL && function->free != NULL)
+            function->free(state);
+        return;
+    }
     bool legal = n_in >= 0 && n_out >= 1 && n_out <= BL_MAX_OUT;
     if (!legal)
         bl_context_raise(context, BELAY_CONF_VALUE, "%s has %d inputs and %d outputs, where outputs lie in [1, %d]",

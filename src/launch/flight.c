@@ -153,19 +153,47 @@ void bl_flight_begin(const bl_call *call, const bl_proof *p)
 
 /* ---- telling --------------------------------------------------------------------------------------------------------- */
 
-/* The walk back meets a bad index of the forward again. */
-static bool is_echo(const belay_context *context, const bl_flight *flight)
+static bl_cause cause_of(const bl_flight *flight)
 {
-    return flight->is_backward && flight->record.policy == BELAY_INDEX_RAISE && context->window_faulted;
+    return (bl_cause){.site = flight->site,
+                      .step = flight->step,
+                      .layer = flight->layer,
+                      .epoch = flight->epoch,
+                      .position = flight->position,
+                      .code = flight->record.code};
 }
 
-/* Of the faults behind one of a forward, those that the walk back over the same call met again. */
+/* The walk back over the call of a forward meets its bad index again.  Kernels of the user's own have no such pair: each
+ * tells for itself. */
+static bool is_echo_of(const bl_flight *flight, const bl_cause *cause)
+{
+    return flight->is_backward && flight->custom == NULL && flight->record.policy == BELAY_INDEX_RAISE &&
+           flight->site == cause->site && flight->layer == cause->layer && flight->record.code == cause->code &&
+           flight->step == cause->step && flight->epoch == cause->epoch && flight->position == cause->position;
+}
+
+static bool is_echo(const belay_context *context, const bl_flight *flight)
+{
+    uint64_t n = context->n_causes < BL_MAX_CAUSES ? context->n_causes : BL_MAX_CAUSES;
+    for (uint64_t i = 0; i < n; i++)
+        if (is_echo_of(flight, &context->causes[i]))
+            return true;
+    return false;
+}
+
+static void note_cause(belay_context *context, const bl_flight *flight)
+{
+    if (!flight->is_backward && flight->custom == NULL)
+        context->causes[context->n_causes++ % BL_MAX_CAUSES] = cause_of(flight);
+}
+
+/* Of the faults behind one of a forward, its echoes. */
 static uint64_t n_echoes(const bl_flight *flight, bl_flight *const *later, int n)
 {
     uint64_t echoes = 0;
-    for (int i = 0; i < n && !flight->is_backward; i++)
-        echoes += later[i]->is_backward && later[i]->site == flight->site && later[i]->layer == flight->layer &&
-                  later[i]->record.policy == BELAY_INDEX_RAISE;
+    bl_cause cause = cause_of(flight);
+    for (int i = 0; i < n && !flight->is_backward && flight->custom == NULL; i++)
+        echoes += is_echo_of(later[i], &cause);
     return echoes;
 }
 
@@ -176,6 +204,7 @@ static void tell(belay_context *context, bl_flight *flight, bl_flight *const *la
     context->flights->n_records--;
     if (is_echo(context, flight))
         return;
+    note_cause(context, flight);
     bl_tell_record(context, flight, &record, n_echoes(flight, later, n));
 }
 
@@ -368,6 +397,7 @@ void bl_flight_tell_now(const bl_call *call, const bl_proof *p)
         if (take_record(context->ring, slot, whose, &flight->record) && flight->record.launch == flight->serial &&
             !is_echo(context, flight)) {
             bl_fault_record record = flight->record;
+            note_cause(context, flight);
             bl_tell_record(context, flight, &record, 0);
         }
     tell_dropped(context);

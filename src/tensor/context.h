@@ -166,6 +166,15 @@ typedef struct bl_fence_hooks {
     void (*close)(belay_context *context);
 } bl_fence_hooks;
 
+/* A fault of a forward that was told: what the walk back over the same call meets again is its echo. */
+enum { BL_MAX_CAUSES = 64 };
+typedef struct bl_cause {
+    uintptr_t site;
+    uint64_t step;
+    uint32_t layer, epoch, position;
+    int code;
+} bl_cause;
+
 struct belay_context {
     bool is_open;
     bool is_closing;
@@ -245,6 +254,8 @@ struct belay_context {
     belay_code first_code;  /* its code */
     bool window_faulted;    /* a fault while recording since the window began */
     belay_code window_code; /* of the first of them */
+    bl_cause causes[BL_MAX_CAUSES];
+    uint64_t n_causes;
 
     void (*fault_observer)(void *state, const bl_report_fault *fault); /* the trainer writes faults.jsonl */
     void *observer_state;

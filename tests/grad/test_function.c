@@ -227,13 +227,46 @@ static void a_gradient_of_another_shape_or_dtype_is_refused(void **state)
     for (int mode = WRONG_SHAPE; mode <= WRONG_DTYPE; mode++) {
         cube c = {.mode = mode};
         belay_tensor x = told_leaf(context, belay_shape1(2), (const float[]){2, 3});
+        belay_site_push(context, "model.py:3");
         belay_backward(belay_sum(apply(context, &c, x), NULL));
-        assert_non_null(strstr(told(), "belay: backward of cube gave input 0 a gradient of another shape or dtype "
-                                       "(shape.contract)\n"));
+        belay_site_pop(context);
+        told_expect("belay: backward of cube gave input 0, [2] f32, a gradient of %s (shape.contract)\n"
+                    "    called at: model.py:3\n"
+                    "    when: epoch 0, batch %d (micro-batch %d of its window), step 0, rank 0\n%s",
+                    mode == WRONG_SHAPE ? "[] f32" : "[2] f64", mode - WRONG_SHAPE, mode - WRONG_SHAPE,
+                    told_try(BELAY_SHAPE_CONTRACT));
         assert_true(belay_tensor_is_nil(belay_tensor_grad(x)));
-        told_clear();
     }
     assert_int_equal(belay_close(context), 3);
+}
+
+static void a_function_without_its_parts_is_refused(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    cube c = {0};
+    const belay_function no_forward = {.name = "hollow", .backward = cube_backward, .free = cube_free},
+                         no_name = {.forward = cube_forward}, no_backward = {.name = "oneway", .forward = cube_forward};
+    belay_tensor x = told_leaf(context, belay_shape1(1), (const float[]){2}), y;
+    belay_site_push(context, "model.py:4");
+    belay_function_apply(context, &no_forward, &c, &x, 1, 0, &y, 1);
+    assert_true(belay_tensor_is_nil(y));
+    assert_int_equal(c.n_freed, 1);
+    belay_function_apply(context, &no_name, &c, &x, 1, 0, &y, 1);
+    belay_function_apply(context, NULL, &c, &x, 1, 0, &y, 1);
+    assert_int_equal(c.n_forward, 0);
+    belay_function_apply(context, &no_backward, &c, &x, 1, 0, &y, 1);
+    belay_backward(y);
+    assert_true(belay_tensor_is_nil(belay_tensor_grad(x)));
+    belay_site_pop(context);
+#define TOLD_CALL "    called at: model.py:4\n" TOLD_START
+    told_expect("belay: belay_function_apply was given no forward in its function (conf.missing)\n" TOLD_CALL "%s"
+                "belay: belay_function_apply was given no name in its function (conf.missing)\n" TOLD_CALL "%s"
+                "belay: belay_function_apply was given no function (conf.missing)\n" TOLD_CALL "%s"
+                "belay: oneway has no backward, and a gradient of its input is wanted (conf.missing)\n" TOLD_CALL "%s",
+                told_try(BELAY_CONF_MISSING), told_try(BELAY_CONF_MISSING), told_try(BELAY_CONF_MISSING),
+                told_try(BELAY_CONF_MISSING));
+    assert_int_equal(belay_close(context), 2);
 }
 
 /* ---- ownership ------------------------------------------------------------------------------------------------------- */
@@ -370,6 +403,7 @@ int main(void)
         cmocka_unit_test(a_fault_inside_closes_the_gate_though_nothing_is_recorded_there),
         cmocka_unit_test(a_fault_in_backward_names_site_and_layer_of_the_forward),
         cmocka_unit_test(a_label_of_the_forward_is_told_by_backward),
+        cmocka_unit_test(a_function_without_its_parts_is_refused),
         cmocka_unit_test(a_gradient_of_another_shape_or_dtype_is_refused),
         cmocka_unit_test(an_input_handed_out_as_result_stays_where_it_was),
         cmocka_unit_test(a_function_can_close_no_scope_around_it),

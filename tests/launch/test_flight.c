@@ -231,6 +231,69 @@ static void ids_that_are_written_again_meanwhile_are_told_as_they_were(void **st
     for_all_seeds(overwrite);
 }
 
+/* One bad label in the forward, and ids that turn bad before the walk back. */
+static void walk_back(belay_context *context)
+{
+    belay_tensor table = belay_tensor_requires_grad_set(table_of(context), true), ids = ids_of(context, 0, 1);
+    belay_tensor labels = belay_tensor_name_set(ids_of(context, 0, 2), "labels");
+    here(context, "the lookup");
+    belay_tensor rows = belay_embedding(table, ids, NULL);
+    here(context, "the loss");
+    belay_tensor loss = belay_cross_entropy(rows, labels, NULL);
+    const int64_t bad[] = {0, ROWS};
+    assert_int_equal(belay_tensor_write(ids, bad, sizeof bad), BELAY_OK);
+    here(context, "the walk");
+    belay_backward(loss);
+    here(context, "the fence");
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+}
+
+#define BAD_LABEL                                                                                                      \
+    "    bad: 1 of 2 elements; values 2\n" WHEN_AT_START                                                               \
+    "    likely: the value equals the number of classes: labels counted from 1, or a class that the model was not "    \
+    "given\n"                                                                                                          \
+    "    try: Subtract 1 from labels that count from 1; else give the model one more output.\n"
+
+static void walk_back_on_sim(int64_t seed)
+{
+    belay_context *context = open_sim(seed, false);
+    walk_back(context);
+#ifdef BELAY_SMALL
+    const char *surfaced = "the walk"; /* the ring was full */
+#else
+    const char *surfaced = "the fence";
+#endif
+    told_expect("belay: labels[1] is 2, outside [0, 2) (index.label)\n"
+                "    op: cross_entropy, called at the loss, launch 3\n"
+                "    surfaced at: %s\n"
+                "    tensors: x [2, 2] f32; labels [2] i64; on sim:0\n" BAD_LABEL
+                "belay: ids[1] is 8, outside [0, 8) (index.range)\n"
+                "    op: embedding_grad (backward), called at the lookup, launch 8\n"
+                "    surfaced at: %s\n"
+                "    tensors: g_y [2, 2] f32; ids [2] i64; on sim:0\n"
+                "    bad: 1 of 2 elements; values 8\n" WHEN_AT_START BY_ONE,
+                surfaced, surfaced);
+    assert_int_equal(belay_close(context), 3);
+}
+
+static void a_fault_of_the_walk_back_alone_is_no_echo_of_another(void **state)
+{
+    (void)state;
+    for_all_seeds(walk_back_on_sim);
+    told_clear();
+    belay_context *context = belay_open(&(belay_options){.log = told_remember, .no_journal = true});
+    belay_site_push(context, "start");
+    walk_back(context);
+    told_expect("belay: labels[1] is 2, outside [0, 2) (index.label)\n"
+                "    op: cross_entropy, called at the loss\n"
+                "    tensors: x [2, 2] f32; labels [2] i64; on cpu\n" BAD_LABEL
+                "belay: ids[1] is 8, outside [0, 8) (index.range)\n"
+                "    op: embedding_grad (backward), called at the lookup\n"
+                "    tensors: g_y [2, 2] f32; ids [2] i64; on cpu\n"
+                "    bad: 1 of 2 elements; values 8\n" WHEN_AT_START BY_ONE);
+    assert_int_equal(belay_close(context), 3);
+}
+
 static void close_one(int64_t seed)
 {
     belay_context *context = open_sim(seed, false);
@@ -456,6 +519,7 @@ int main(void)
         cmocka_unit_test(ids_that_are_written_again_meanwhile_are_told_as_they_were),
         cmocka_unit_test(close_tells_what_is_in_flight_and_answers_by_it),
         cmocka_unit_test(launch_blocking_tells_at_the_call),
+        cmocka_unit_test(a_fault_of_the_walk_back_alone_is_no_echo_of_another),
         cmocka_unit_test(a_launch_on_cpu_is_told_at_once_and_takes_no_others_fault),
         cmocka_unit_test(a_faulted_window_is_as_if_its_batch_did_not_exist),
         cmocka_unit_test(the_gate_hears_of_every_stream_and_of_launches_in_the_window_only),
