@@ -2,13 +2,16 @@
 /* Layouts that outlive a launch or the process: the fault record and its ring (written by kernels), and the journal's
  * sections (written by the host before each launch, read after kill -9).  Plain data, one layout in C and CUDA C++.
  *
- * Journal file, version 1, native byte order, every section at a multiple of 64 bytes:
+ * Journal file, version 2, native byte order, every section at a multiple of 64 bytes:
  *
  *   bl_journal_head | op names | code names | module map | string arena | sites | launches (ring) | storages (ring)
- *   | storages alive (table)
+ *   | storages alive (table) | streams (table)
  *
  * An entry is written with its serial 0, then its serial last: an entry whose serial is 0 is being written, or empty.
- * The ring of storages tells births and deaths in order; the table holds the births of those that live. */
+ * The ring of storages tells births and deaths in order; the table holds the births of those that live.
+ *
+ * Which launches were in flight is told by numbers: each counts on its stream (`number`), and the stream's row says up
+ * to which number all have ended (`passed`), which its device writes as it goes. */
 #ifndef BL_BASE_RECORD_H
 #define BL_BASE_RECORD_H
 
@@ -16,6 +19,8 @@
 
 #define BL_MAX_RANK     8
 #define BL_MAX_OPERANDS 10
+
+#define BL_TABLE_STREAMS 16
 
 #ifdef BELAY_SMALL /* tiny limits, to give bugs a chance */
 #define BL_RING_FAULTS   4
@@ -81,8 +86,9 @@ typedef struct bl_launch_record {
     uint16_t op;
     uint8_t n_operands;
     uint8_t device;
-    uint32_t stream;
+    uint32_t stream; /* a row of the table of streams */
     uint32_t is_backward;
+    uint64_t number; /* of its command on the stream; 0: it put none there */
     bl_operand_record operand[BL_MAX_OPERANDS];
 } bl_launch_record;
 
@@ -96,7 +102,21 @@ typedef struct bl_storage_record {
     uint32_t site;
     uint32_t is_death;
     uint32_t reserved;
+    uint64_t launch; /* serial of the last launch before */
 } bl_storage_record;
+
+/* A stream of the context: the row has its number there. */
+typedef struct bl_stream_record {
+    uint64_t passed;         /* its commands up to this number have ended */
+    uint64_t put;            /* and up to this one were put into it, with those between launches: copies, waits */
+    uint64_t opened_after;   /* launches up to this serial went to a stream that had the row before */
+    uint32_t is_open;        /* 0: the row is empty, or being written */
+    uint32_t is_synchronous; /* a command ends before the host goes on */
+    uint32_t number;         /* the device's; 0 is its default stream */
+    uint32_t name;           /* offset into the string arena */
+    char device[16];         /* "sim:0" */
+    uint64_t reserved;
+} bl_stream_record;
 
 typedef struct bl_journal_section {
     uint64_t offset;
@@ -104,7 +124,7 @@ typedef struct bl_journal_section {
 } bl_journal_section;
 
 #define BL_JOURNAL_MAGIC   0x4C4E524A59414C42ull /* "BLAYJRNL" */
-#define BL_JOURNAL_VERSION 1
+#define BL_JOURNAL_VERSION 2
 
 typedef struct bl_journal_head {
     uint64_t magic;
@@ -116,19 +136,22 @@ typedef struct bl_journal_head {
     uint64_t n_unlisted;                  /* births that found the table full */
     uint64_t closed;                      /* 1: the context was closed in order */
     uint32_t launch_bytes, storage_bytes; /* sizes of the records, for readers of other versions */
-    bl_journal_section ops;               /* NUL-ended names in the order of their numbers, users' kernels last */
-    bl_journal_section codes;             /* "number name\n" */
-    bl_journal_section modules;           /* "start-end offset path\n" of the executable mappings */
-    bl_journal_section strings;           /* NUL-ended; offset 0 is "" */
-    bl_journal_section sites;             /* uint64_t: return addresses, or with the top bit a text; index 0 is none */
+    uint32_t stream_bytes, reserved;
+    bl_journal_section ops;     /* NUL-ended names in the order of their numbers, users' kernels last */
+    bl_journal_section codes;   /* "number name\n" */
+    bl_journal_section modules; /* "start-end offset path\n" of the executable mappings */
+    bl_journal_section strings; /* NUL-ended; offset 0 is "" */
+    bl_journal_section sites;   /* uint64_t: return addresses, or with the top bit a text; index 0 is none */
     bl_journal_section launches;
     bl_journal_section storages;
     bl_journal_section alive;
+    bl_journal_section streams;
 } bl_journal_head;
 
 #ifndef __cplusplus
 _Static_assert(sizeof(bl_fault_record) == 64, "the fault record has one layout everywhere");
 _Static_assert(sizeof(bl_fault_ring) == 64 + 64 * BL_RING_FAULTS, "the ring's head is one record wide");
+_Static_assert(sizeof(bl_stream_record) == 64, "the device writes a row of its own cache line");
 #endif
 
 #endif

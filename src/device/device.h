@@ -85,6 +85,9 @@ typedef struct bl_device_api {
     /* Commands of a stream that were put into it, and how many of them have ended. */
     uint64_t (*stream_put)(const bl_device *device, int stream);
     uint64_t (*stream_passed)(bl_device *device, int stream);
+    /* From now on *shown, too, is the count of a stream's ended commands, written with release order; NULL ends that.
+     * A synchronous device shows none. */
+    void (*stream_show)(bl_device *device, int stream, uint64_t *shown);
     /* Waits until that many have ended; place.lost when the device is. */
     belay_code (*stream_synchronise)(bl_device *device, int stream, uint64_t number);
     /* Waits for all work of all streams. */

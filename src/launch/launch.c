@@ -13,6 +13,15 @@
 #include "launch/flight.h"
 #include "tensor/timeline.h"
 
+/* Which command of its stream the launch will be; on a synchronous device launches are counted. */
+static uint64_t next_number(belay_context *context, const bl_proof *p)
+{
+    bl_device *device = context->places[p->place].device;
+    if (device->api->synchronous)
+        return p->launch.serial;
+    return p->launch.n_items > 0 ? device->api->stream_put(device, bl_place_stream(context, p->place)->number) + 1 : 0;
+}
+
 /* The launch record goes to the journal before the launch. */
 static void write_record(const bl_call *call, const bl_proof *p)
 {
@@ -30,6 +39,7 @@ static void write_record(const bl_call *call, const bl_proof *p)
     r->device = (uint8_t)p->place;
     r->stream = (uint32_t)context->places[p->place].stream;
     r->is_backward = call->is_backward || context->in_backward;
+    r->number = next_number(context, p);
     for (int k = 0; k < l->n_operands; k++) {
         bl_operand_record *o = &r->operand[k];
         const bl_slot *slot = belay_tensor_is_nil(p->tensor[k]) ? NULL : bl_slot_get(context, p->tensor[k]);
@@ -181,6 +191,8 @@ static belay_code put_asynchronous(const bl_call *call, const bl_proof *p)
     int stream = bl_place_stream(context, p->place)->number;
     bl_place_begin(context, p->place);
     belay_code code = p->launch.n_items > 0 ? device->api->run(device, stream, &p->launch) : BELAY_OK;
+    if (code != BELAY_OK)
+        bl_journal_launch_refused(context->journal, p->launch.serial);
     if (code != BELAY_OK || p->launch.n_items == 0)
         return code;
     bl_place_put(context, p->place);
@@ -198,6 +210,7 @@ static belay_code put_synchronous(const bl_call *call, const bl_proof *p)
     belay_context *context = call->context;
     bl_device *device = context->places[p->place].device;
     belay_code code = p->launch.n_items > 0 ? device->api->run(device, 0, &p->launch) : BELAY_OK;
+    __atomic_store_n(&bl_place_stream(context, p->place)->row->passed, p->launch.serial, __ATOMIC_RELEASE);
     if (BL_UNLIKELY(context->ring->claimed != 0) && code == BELAY_OK)
         bl_flight_tell_now(call, p);
     return code;

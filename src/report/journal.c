@@ -28,6 +28,7 @@ struct bl_journal {
     bl_launch_record *launches;
     bl_storage_record *storages;
     bl_storage_record *alive;
+    bl_stream_record *streams;
     uint32_t free_place[BL_TABLE_ALIVE]; /* a stack of places that were given back */
     uint32_t n_free, n_places;           /* places below n_places have been used */
     uint32_t text_hash[HASH_SIZE];       /* offset into strings, 0: empty */
@@ -77,7 +78,8 @@ static belay_code create(bl_journal *journal, const char *path, const bl_text *o
                             .pid = (uint32_t)getpid(),
                             .started = bl_clock_wall(),
                             .launch_bytes = sizeof(bl_launch_record),
-                            .storage_bytes = sizeof(bl_storage_record)};
+                            .storage_bytes = sizeof(bl_storage_record),
+                            .stream_bytes = sizeof(bl_stream_record)};
     uint64_t at = (sizeof head + 63) / 64 * 64;
     place(&at, &head.ops, (uint64_t)ops->n_bytes + KERNELS_BYTES);
     place(&at, &head.codes, (uint64_t)codes->n_bytes);
@@ -87,6 +89,7 @@ static belay_code create(bl_journal *journal, const char *path, const bl_text *o
     place(&at, &head.launches, BL_RING_LAUNCHES * sizeof(bl_launch_record));
     place(&at, &head.storages, BL_RING_STORAGES * sizeof(bl_storage_record));
     place(&at, &head.alive, BL_TABLE_ALIVE * sizeof(bl_storage_record));
+    place(&at, &head.streams, BL_TABLE_STREAMS * sizeof(bl_stream_record));
     TRY(bl_file_map_create(path, (int64_t)at, &journal->map, error));
     char *base = journal->map.bytes;
     memcpy(base + head.ops.offset, bl_text_get(ops), (size_t)ops->n_bytes);
@@ -102,6 +105,7 @@ static belay_code create(bl_journal *journal, const char *path, const bl_text *o
     journal->launches = (bl_launch_record *)(base + head.launches.offset);
     journal->storages = (bl_storage_record *)(base + head.storages.offset);
     journal->alive = (bl_storage_record *)(base + head.alive.offset);
+    journal->streams = (bl_stream_record *)(base + head.streams.offset);
     return BELAY_OK;
 }
 
@@ -235,12 +239,35 @@ void bl_journal_launched(bl_journal *journal, bl_launch_record *record, uint64_t
     __atomic_store_n(&journal->head->n_launches, serial, __ATOMIC_RELEASE);
 }
 
+void bl_journal_launch_refused(bl_journal *journal, uint64_t serial)
+{
+    __atomic_store_n(&journal->launches[serial % BL_RING_LAUNCHES].number, 0, __ATOMIC_RELEASE);
+}
+
+bl_stream_record *bl_journal_stream_open(bl_journal *journal, int row, const bl_stream_record *record)
+{
+    bl_stream_record *to = &journal->streams[row], copy = *record;
+    bl_journal_stream_close(journal, row);
+    copy.opened_after = journal->head->n_launches;
+    copy.is_open = 0;
+    *to = copy;
+    __atomic_store_n(&to->is_open, 1, __ATOMIC_RELEASE);
+    return to;
+}
+
+void bl_journal_stream_close(bl_journal *journal, int row)
+{
+    __atomic_store_n(&journal->streams[row].is_open, 0, __ATOMIC_RELEASE);
+}
+
 /* Writes a record so that a reader never takes half of it for a whole one. */
-static void write_storage(bl_storage_record *to, const bl_storage_record *record, uint64_t serial)
+static void write_storage(const bl_journal *journal, bl_storage_record *to, const bl_storage_record *record,
+                          uint64_t serial)
 {
     __atomic_store_n(&to->serial, 0, __ATOMIC_RELEASE);
     bl_storage_record copy = *record;
     copy.serial = 0;
+    copy.launch = journal->head->n_launches;
     *to = copy;
     __atomic_store_n(&to->serial, serial, __ATOMIC_RELEASE);
 }
@@ -256,7 +283,7 @@ static uint32_t take_place(bl_journal *journal)
 void bl_journal_storage(bl_journal *journal, const bl_storage_record *record, uint32_t *place)
 {
     uint64_t serial = journal->head->n_storages + 1;
-    write_storage(&journal->storages[serial % BL_RING_STORAGES], record, serial);
+    write_storage(journal, &journal->storages[serial % BL_RING_STORAGES], record, serial);
     __atomic_store_n(&journal->head->n_storages, serial, __ATOMIC_RELEASE);
     if (record->is_death != 0) {
         if (*place == 0)
@@ -268,7 +295,7 @@ void bl_journal_storage(bl_journal *journal, const bl_storage_record *record, ui
     }
     *place = take_place(journal);
     if (*place != 0)
-        write_storage(&journal->alive[*place - 1], record, serial);
+        write_storage(journal, &journal->alive[*place - 1], record, serial);
     else
         journal->head->n_unlisted++;
 }

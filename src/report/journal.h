@@ -35,7 +35,7 @@ uint16_t bl_journal_kernel(bl_journal *journal, const char *name);
 bl_launch_record *bl_journal_launch(bl_journal *journal, uint64_t serial);
 void bl_journal_launched(bl_journal *journal, bl_launch_record *record, uint64_t serial);
 
-/* Birth or death of a storage; `record->serial` is set here.  A birth gives *place, its place in the table of storages
+/* Birth or death of a storage; `record->serial` and `record->launch` are set here.  A birth gives *place, its place in the table of storages
  * alive (0: the table is full); a death gives the place back. */
 void bl_journal_storage(bl_journal *journal, const bl_storage_record *record, uint32_t *place);
 /* How many births and deaths there were; copies the one of that serial, false when the ring does not hold it any more. */
@@ -43,6 +43,13 @@ uint64_t bl_journal_n_storages(const bl_journal *journal);
 bool bl_journal_storage_get(const bl_journal *journal, uint64_t serial, bl_storage_record *out);
 /* The storage in that place has another name from now on. */
 void bl_journal_storage_name(bl_journal *journal, uint32_t place, uint32_t name);
+
+/* A stream takes a row of the table (below BL_TABLE_STREAMS).  The row that is given is its own until it is closed: who
+ * ends its commands writes `passed`, who puts them `put`; both with one store. */
+bl_stream_record *bl_journal_stream_open(bl_journal *journal, int row, const bl_stream_record *record);
+void bl_journal_stream_close(bl_journal *journal, int row);
+/* The launch of that serial, the last one, was refused: it is in no stream. */
+void bl_journal_launch_refused(bl_journal *journal, uint64_t serial);
 
 /* ---- reading, of any file that claims to be a journal ---------------------------------------------------------------- */
 
@@ -60,6 +67,9 @@ int bl_journal_reader_storage(const bl_journal_reader *reader, uint64_t serial, 
 /* Storages that lived when the writing ended: places 0 .. n - 1, false for an empty one. */
 int64_t bl_journal_reader_n_places(const bl_journal_reader *reader);
 int bl_journal_reader_alive(const bl_journal_reader *reader, int64_t place, bl_storage_record *out);
+/* Streams that were open: rows 0 .. n - 1, false for an empty one. */
+int bl_journal_reader_n_streams(const bl_journal_reader *reader);
+int bl_journal_reader_stream(const bl_journal_reader *reader, int row, bl_stream_record *out);
 /* Texts by number; "?" for numbers outside of their table. */
 const char *bl_journal_reader_op(const bl_journal_reader *reader, uint32_t op);
 const char *bl_journal_reader_text(const bl_journal_reader *reader, uint32_t number);

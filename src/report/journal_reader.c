@@ -27,13 +27,14 @@ static int section_fits(const bl_journal_section *s, int64_t n_bytes)
 static const char *refuse(const bl_journal_reader *r)
 {
     const bl_journal_head *h = &r->head;
-    const bl_journal_section *all[] = {&h->ops,   &h->codes,    &h->modules,  &h->strings,
-                                       &h->sites, &h->launches, &h->storages, &h->alive};
+    const bl_journal_section *all[] = {&h->ops,      &h->codes,    &h->modules, &h->strings, &h->sites,
+                                       &h->launches, &h->storages, &h->alive,   &h->streams};
     if (h->magic != BL_JOURNAL_MAGIC)
         return "its first bytes are not a journal's";
     if (h->version != BL_JOURNAL_VERSION)
         return "it was written by another version";
-    if (h->launch_bytes != sizeof(bl_launch_record) || h->storage_bytes != sizeof(bl_storage_record))
+    if (h->launch_bytes != sizeof(bl_launch_record) || h->storage_bytes != sizeof(bl_storage_record) ||
+        h->stream_bytes != sizeof(bl_stream_record))
         return "its records have another size";
     for (int i = 0; i < BL_COUNT(all); i++)
         if (!section_fits(all[i], r->n_bytes))
@@ -120,6 +121,21 @@ int bl_journal_reader_alive(const bl_journal_reader *r, int64_t place, bl_storag
         return false;
     memcpy(out, bytes_of(r, &r->head.alive) + (uint64_t)place * sizeof *out, sizeof *out);
     return out->serial != 0;
+}
+
+int bl_journal_reader_n_streams(const bl_journal_reader *r)
+{
+    uint64_t n = r->head.streams.n_bytes / sizeof(bl_stream_record);
+    return n < BL_TABLE_STREAMS ? (int)n : BL_TABLE_STREAMS;
+}
+
+int bl_journal_reader_stream(const bl_journal_reader *r, int row, bl_stream_record *out)
+{
+    if (row < 0 || row >= bl_journal_reader_n_streams(r))
+        return false;
+    memcpy(out, bytes_of(r, &r->head.streams) + (uint64_t)row * sizeof *out, sizeof *out);
+    out->device[sizeof out->device - 1] = '\0';
+    return out->is_open != 0;
 }
 
 /* The text at an offset of a section, when it ends inside of it. */

@@ -81,30 +81,32 @@ static void look_at_dead(const belay_context *context, uint64_t address, nearest
     }
 }
 
-static void add_site(const belay_context *context, uint32_t site, const char *key, bl_text *out)
+/* "made at: train.c:26, in step 2, 12 launches earlier". */
+static void add_moment(const belay_context *context, const bl_storage_record *event, const char *key, uint64_t launch,
+                       bl_text *out)
 {
-    uintptr_t address = bl_journal_site_get(context->journal, site);
+    uintptr_t address = bl_journal_site_get(context->journal, event->site);
     char words[256] = "unknown";
     if (address != 0)
         bl_context_site(context, address, words, sizeof words);
-    bl_text_format(out, "%s: %s", key, words);
+    bl_text_format(out, "%s: %s, in step %" PRIu64, key, words, event->step);
+    if (launch > event->launch)
+        bl_text_format(out, ", %" PRIu64 " launch%s earlier", launch - event->launch,
+                       launch - event->launch == 1 ? "" : "es");
+    bl_text_add(out, "\n");
 }
 
-static void add_facts(const belay_context *context, const nearest *n, bl_text *facts)
+static void add_facts(const belay_context *context, const nearest *n, uint64_t launch, bl_text *facts)
 {
     bl_storage_record birth;
-    if (find_event(context->journal, bl_journal_n_storages(context->journal), false, n->serial, &birth) != 0) {
-        add_site(context, birth.site, "made at", facts);
-        bl_text_format(facts, ", in step %" PRIu64 "\n", birth.step);
-    }
-    if (n->alive == NULL) {
-        add_site(context, n->death.site, "freed at", facts);
-        bl_text_format(facts, ", in step %" PRIu64 "\n", n->death.step);
-    }
+    if (find_event(context->journal, bl_journal_n_storages(context->journal), false, n->serial, &birth) != 0)
+        add_moment(context, &birth, "made at", launch, facts);
+    if (n->alive == NULL)
+        add_moment(context, &n->death, "freed at", launch, facts);
 }
 
 static const bl_storage *describe(const belay_context *context, const bl_device *device, uint64_t of, uint64_t address,
-                                  bl_text *words, bl_text *facts)
+                                  uint64_t launch, bl_text *words, bl_text *facts)
 {
     nearest best = {.of = of};
     look_at_alive(context, device, address, &best);
@@ -125,18 +127,18 @@ static const bl_storage *describe(const belay_context *context, const bl_device 
     const char *name = bl_journal_text_get(context->journal, best.name);
     bl_text_format(words, "%s (%" PRIu64 " byte%s)%s", name[0] != '\0' ? name : "a tensor", best.n_bytes,
                    best.n_bytes == 1 ? "" : "s", best.alive == NULL ? ", which was freed" : "");
-    add_facts(context, &best, facts);
+    add_facts(context, &best, launch != 0 ? launch : context->n_launches, facts);
     return best.alive;
 }
 
 const bl_storage *bl_address_describe(const belay_context *context, const bl_device *device, uint64_t address,
-                                      bl_text *words, bl_text *facts)
+                                      uint64_t launch, bl_text *words, bl_text *facts)
 {
-    return describe(context, device, 0, address, words, facts);
+    return describe(context, device, 0, address, launch, words, facts);
 }
 
 void bl_address_describe_beside(const belay_context *context, const bl_device *device, const void *block,
                                 uint64_t address, bl_text *words, bl_text *facts)
 {
-    (void)describe(context, device, (uint64_t)(uintptr_t)block, address, words, facts);
+    (void)describe(context, device, (uint64_t)(uintptr_t)block, address, 0, words, facts);
 }

@@ -15,7 +15,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { BL_MAX_STREAMS = 16, BL_STREAM_NONE = -1 };
+#include "base/record.h"
+
+enum { BL_MAX_STREAMS = BL_TABLE_STREAMS, BL_STREAM_NONE = -1 };
 
 typedef struct bl_clock {
     uint64_t upto[BL_MAX_STREAMS];

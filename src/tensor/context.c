@@ -133,6 +133,7 @@ static belay_code open_parts(belay_context *context, const belay_options *option
     TRY(bl_place_open(context, options->device != NULL ? options->device : "cpu", &context->here, error));
     context->device = context->places[context->here].device;
     TRY(open_journal(context, options, error));
+    bl_places_show(context);
     context->n_slots = 1; /* slot 0 ends lists */
     context->depth = 1;
     return BELAY_OK;
@@ -183,6 +184,7 @@ static void free_context(belay_context *context)
         bl_free(storage);
     }
     bl_host_close(context);
+    bl_places_hide(context);
     bl_journal_close(context->journal, context->keep_journal);
     belay_faults_clear(context);
     bl_places_close(context);

@@ -138,9 +138,10 @@ typedef struct bl_stream {
     bool is_open;
     bool is_ending; /* the device has closed it */
     uint32_t generation;
-    int place, number; /* the device's */
-    uint32_t name;     /* in the journal's texts */
-    bl_clock clock;    /* what its next command is ordered behind */
+    int place, number;     /* the device's */
+    uint32_t name;         /* in the journal's texts */
+    bl_stream_record *row; /* in the journal's table, under its number here */
+    bl_clock clock;        /* what its next command is ordered behind */
 } bl_stream;
 
 /* An event: a stream up to a command, and what that was ordered behind. */

@@ -21,6 +21,37 @@ bool bl_place_is_named(const bl_device *device, const char *name)
     return strcmp(whole, name) == 0 || (device->ordinal == 0 && strcmp(device->api->kind, name) == 0);
 }
 
+/* The stream's row in the journal, where its device counts what has ended. */
+static void show_stream(belay_context *context, int s)
+{
+    bl_stream *stream = &context->streams[s];
+    bl_device *device = context->places[stream->place].device;
+    bl_stream_record row = {.is_synchronous = device->api->synchronous, .number = (uint32_t)stream->number};
+    snprintf(row.device, sizeof row.device, "%s", device->name);
+    if (!device->api->synchronous)
+        row.put = device->api->stream_put(device, stream->number);
+    stream->row = bl_journal_stream_open(context->journal, s, &row);
+    if (!device->api->synchronous)
+        device->api->stream_show(device, stream->number, &stream->row->passed);
+}
+
+void bl_places_show(belay_context *context)
+{
+    for (int s = 0; s < BL_MAX_STREAMS; s++)
+        if (context->streams[s].is_open)
+            show_stream(context, s);
+}
+
+void bl_places_hide(belay_context *context)
+{
+    for (int s = 0; s < BL_MAX_STREAMS; s++) {
+        const bl_stream *stream = &context->streams[s];
+        bl_device *device = stream->is_open ? context->places[stream->place].device : NULL;
+        if (device != NULL && !device->api->synchronous)
+            device->api->stream_show(device, stream->number, NULL);
+    }
+}
+
 int bl_place_enter_stream(belay_context *context, int place, int number)
 {
     for (int s = 0; s < BL_MAX_STREAMS; s++) {
@@ -32,6 +63,8 @@ int bl_place_enter_stream(belay_context *context, int place, int number)
                               .place = place,
                               .number = number,
                               .clock = context->host_clock};
+        if (context->journal != NULL) /* else bl_places_show does it */
+            show_stream(context, s);
         return s;
     }
     return BL_STREAM_NONE;
@@ -67,6 +100,7 @@ void bl_place_forget_stream(belay_context *context, int number)
         context->events[i].clock.upto[number] = 0;
     context->host_clock.upto[number] = 0;
     context->streams[number].is_open = false;
+    bl_journal_stream_close(context->journal, number);
 }
 
 belay_code bl_place_open(belay_context *context, const char *name, int *out, bl_error *error)
@@ -82,13 +116,14 @@ belay_code bl_place_open(belay_context *context, const char *name, int *out, bl_
     bl_place place = {.device = NULL};
     context->device_options.place = context->n_places;
     TRY(bl_device_open(name, &context->device_options, &place.device, error));
+    context->places[context->n_places] = place;
     place.stream = bl_place_enter_stream(context, context->n_places, 0);
     if (place.stream == BL_STREAM_NONE) {
         bl_device_close(place.device);
         return bl_error_set(error, BELAY_SIZE_OVERFLOW, "the context uses %d streams, the most that it can",
                             BL_MAX_STREAMS);
     }
-    context->places[context->n_places] = place;
+    context->places[context->n_places].stream = place.stream;
     context->is_watched = context->is_watched || place.device->range != NULL;
     *out = context->n_places++;
     bl_timeline_name(context, *out, place.stream);
@@ -292,7 +327,10 @@ void bl_place_put(belay_context *context, int place)
     int number = context->places[place].stream;
     bl_stream *stream = &context->streams[number];
     bl_device *device = context->places[place].device;
-    stream->clock.upto[number] = device->api->synchronous ? 0 : device->api->stream_put(device, stream->number);
+    if (device->api->synchronous)
+        return;
+    stream->clock.upto[number] = device->api->stream_put(device, stream->number);
+    __atomic_store_n(&stream->row->put, stream->clock.upto[number], __ATOMIC_RELAXED);
 }
 
 void bl_place_note(belay_context *context, bl_storage *storage, const bl_extent *extent, bool writes, uint64_t launch,

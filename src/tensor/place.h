@@ -13,6 +13,9 @@
 /* The number of the device of that name, opened if it is not yet; conf.value, place.absent, size.overflow. */
 BL_MUST_USE belay_code bl_place_open(belay_context *context, const char *name, int *out, bl_error *error);
 void bl_places_close(belay_context *context);
+/* The journal was opened: from now on the streams stand in it.  It is about to be closed: nothing writes there. */
+void bl_places_show(belay_context *context);
+void bl_places_hide(belay_context *context);
 /* The same with the fault raised. */
 BL_MUST_USE belay_code bl_place_named(belay_context *context, const char *name, int *out);
 bool bl_place_is_named(const bl_device *device, const char *name);

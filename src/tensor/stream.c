@@ -62,6 +62,7 @@ belay_stream belay_stream_open(belay_context *context, const char *name)
         return (belay_stream){0};
     }
     context->streams[stream].name = bl_journal_text(context->journal, name != NULL ? name : "");
+    context->streams[stream].row->name = context->streams[stream].name;
     bl_timeline_name(context, context->here, stream);
     return handle_of(context, stream);
 }

@@ -12,7 +12,7 @@ static void tell(belay_context *context, const bl_device *device, const bl_trap_
     bl_report_fault f;
     bl_text words = {0}, facts = {0};
     bl_report_fault_init(&f, BELAY_PLACE_HOST);
-    (void)bl_address_describe(context, device, touch->address, &words, &facts);
+    (void)bl_address_describe(context, device, touch->address, 0, &words, &facts);
     snprintf(f.what, sizeof f.what, "the host %s %s, in memory of %s",
              !touch->is_write_known ? "touched"
              : touch->is_write      ? "wrote"

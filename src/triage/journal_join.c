@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "report/journal.h"
 #include "triage/journal_join.h"
+#include "triage/journal_launch.h"
 #include "triage/journal_storage.h"
 
 enum { MOST_ADDRESSES = 16, MOST_LAUNCHES = 4, NAME_SHOWN = 64, SITE_BYTES = 160, LOW = 65536 };
@@ -115,24 +116,6 @@ belay_code bl_journals_read(bl_journals *journals, bl_input *input, int file, bl
 
 /* ---- launches --------------------------------------------------------------------------------------------------------- */
 
-/* "#123 embedding (backward) in classifier at train.c:88, epoch 1, batch 3, step 12". */
-static void add_launch(const bl_journal_reader *reader, const bl_launch_record *launch, bl_text *out)
-{
-    char site[SITE_BYTES];
-    const char *layer = bl_journal_reader_text(reader, launch->layer);
-    bl_journal_reader_describe_site(reader, launch->site, site, sizeof site);
-    bl_text_format(out, "#%" PRIu64 " ", launch->serial);
-    add_escaped(out, bl_journal_reader_op(reader, launch->op));
-    bl_text_add(out, launch->is_backward != 0 ? " (backward)" : "");
-    if (layer[0] != '\0') {
-        bl_text_add(out, " in ");
-        add_escaped(out, layer);
-    }
-    bl_text_add(out, " at ");
-    add_escaped(out, site);
-    bl_text_format(out, ", epoch %u, batch %u, step %" PRIu64, launch->epoch, launch->position, launch->step);
-}
-
 static void add_fact(bl_case *c, bl_event *event, const char *name, const char *value)
 {
     if (value[0] != '\0' && strcmp(value, "?") != 0)
@@ -209,15 +192,45 @@ static bl_event *derive_at(bl_case *c, bl_signal signal, int file, const char *t
     return event;
 }
 
+/* Where the last launch was, and what was in flight: of each stream the first. */
+static void add_flight_facts(bl_journals *journals, bl_case *c, bl_event *event, const bl_journal_reader *reader,
+                             const bl_launch_record *launch)
+{
+    bl_journal_stream stream;
+    uint64_t n = 0;
+    for (int row = 0; row < bl_journal_reader_n_streams(reader); row++) {
+        if (!bl_journal_stream_read(reader, row, &stream))
+            continue;
+        bl_text words = {0};
+        bl_journal_stream_words(reader, &stream, &words);
+        if (launch->stream == (uint32_t)row && launch->serial > stream.row.opened_after) {
+            add_fact(c, event, "stream", bl_text_get(&words));
+            add_fact(c, event, "launch_state", bl_journal_launch_state(&stream, launch));
+        }
+        if (stream.first.serial != 0) {
+            bl_text_add(&words, ": ");
+            bl_journal_launch_words(reader, &stream.first, &words);
+            add_fact(c, event, "first_in_flight", bl_text_get(&words));
+        }
+        journals->lines.failed = journals->lines.failed || words.failed;
+        bl_text_fini(&words);
+        n += stream.n_launches;
+    }
+    add_number(c, event, "in_flight", n);
+}
+
 /* Of a process that ended without a word: its last launch, as facts and as a line. */
-static void derive_end(bl_case *c, const journal *j, bool is_alone, const bl_launch_record *launch, const char *words)
+static void derive_end(bl_journals *journals, bl_case *c, const journal *j, bool is_alone,
+                       const bl_launch_record *launch, const char *words)
 {
     bl_event *event = derive_at(c, is_alone ? BL_SIGNAL_journal_killed : BL_SIGNAL_journal_last, j->file, words);
     if (event == NULL)
         return;
     add_number(c, event, "pid", bl_journal_reader_head(j->reader)->pid);
-    if (launch != NULL)
-        add_launch_facts(c, event, j->reader, launch);
+    if (launch == NULL)
+        return;
+    add_launch_facts(c, event, j->reader, launch);
+    add_flight_facts(journals, c, event, j->reader, launch);
 }
 
 static void tell_end(bl_journals *journals, bl_case *c, const journal *j, bool is_alone)
@@ -233,11 +246,13 @@ static void tell_end(bl_journals *journals, bl_case *c, const journal *j, bool i
     bl_text_add(&words, is_closed ? ", closed in order" : runs ? ", still running" : ", never closed");
     bl_text_add(&words, has_launch ? "; its last launch was " : "; it launched nothing that can be read");
     if (has_launch)
-        add_launch(j->reader, &launch, &words);
+        bl_journal_launch_words(j->reader, &launch, &words);
     add_path(&journals->lines, path);
     bl_text_format(&journals->lines, ": %s\n", bl_text_get(&words));
+    if (!is_closed)
+        bl_journal_streams_tell(j->reader, &journals->lines);
     if (!is_closed && !runs)
-        derive_end(c, j, is_alone, has_launch ? &launch : NULL, bl_text_get(&words));
+        derive_end(journals, c, j, is_alone, has_launch ? &launch : NULL, bl_text_get(&words));
     journals->lines.failed = journals->lines.failed || words.failed;
     bl_text_fini(&words);
 }
@@ -313,10 +328,25 @@ static bool has_same_pid(const bl_journals *journals, const bl_event *event)
     return false;
 }
 
-/* "64 bytes behind the end of 'embedding.weight' (24 bytes at 0x..., alive; made in step 0 at model.c:33)". */
+/* "; made in step 0 at model.c:33, 12 launches before the end". */
+static void add_moment_of_life(const bl_journal_reader *reader, const char *what, uint64_t step, uint32_t site,
+                               uint64_t launch, bl_text *out)
+{
+    char words[SITE_BYTES];
+    uint64_t last = bl_journal_reader_head(reader)->n_launches;
+    bl_journal_reader_describe_site(reader, site, words, sizeof words);
+    bl_text_format(out, "; %s in step %" PRIu64 " at ", what, step);
+    add_escaped(out, words);
+    if (launch < last)
+        bl_text_format(out, ", %" PRIu64 " launch%s before the end", last - launch, last - launch == 1 ? "" : "es");
+    else
+        bl_text_add(out, ", after the last launch");
+}
+
+/* "64 bytes behind the end of 'embedding.weight' (24 bytes at 0x..., alive; made in step 0 at model.c:33, 12 launches
+ * before the end)". */
 static void add_storage(const bl_journal_reader *reader, const bl_storage_hit *hit, bl_text *out)
 {
-    char site[SITE_BYTES];
     const bl_storage_life *life = hit->life;
     if (hit->place == BL_PLACE_INSIDE)
         bl_text_format(out, "is byte %" PRIu64 " of '", hit->distance);
@@ -327,16 +357,10 @@ static void add_storage(const bl_journal_reader *reader, const bl_storage_hit *h
     add_escaped(out, life->name != 0 ? bl_journal_reader_text(reader, life->name) : "a tensor without a name");
     bl_text_format(out, "' (%" PRIu64 " bytes at 0x%" PRIx64 ", %s", life->n_bytes, life->address,
                    life->is_alive ? "alive" : "freed");
-    if (life->is_born) {
-        bl_journal_reader_describe_site(reader, life->birth_site, site, sizeof site);
-        bl_text_format(out, "; made in step %" PRIu64 " at ", life->birth_step);
-        add_escaped(out, site);
-    }
-    if (life->has_died) {
-        bl_journal_reader_describe_site(reader, life->death_site, site, sizeof site);
-        bl_text_format(out, "; freed in step %" PRIu64 " at ", life->death_step);
-        add_escaped(out, site);
-    }
+    if (life->is_born)
+        add_moment_of_life(reader, "made", life->birth_step, life->birth_site, life->birth_launch, out);
+    if (life->has_died)
+        add_moment_of_life(reader, "freed", life->death_step, life->death_site, life->death_launch, out);
     bl_text_add(out, ")");
 }
 
@@ -364,7 +388,7 @@ static void tell_launches(bl_journals *journals, bl_case *c, const bl_journal_re
         if (operand == NULL || n_seen++ >= MOST_LAUNCHES)
             continue;
         bl_text words = {0};
-        add_launch(reader, &launch, &words);
+        bl_journal_launch_words(reader, &launch, &words);
         add_fact(c, event, "touched_by", bl_text_get(&words));
         bl_text_format(&journals->lines, "    it is %s by launch %s\n", operand->is_output != 0 ? "written" : "read",
                        bl_text_get(&words));
@@ -391,6 +415,9 @@ static void add_hit_facts(bl_case *c, bl_event *event, const bl_journal_reader *
         bl_journal_reader_describe_site(reader, life->birth_site, site, sizeof site);
         add_number(c, event, "tensor_made_step", life->birth_step);
         add_fact(c, event, "tensor_made_at", site);
+        if (life->birth_launch <= bl_journal_reader_head(reader)->n_launches)
+            add_number(c, event, "tensor_age_launches",
+                       bl_journal_reader_head(reader)->n_launches - life->birth_launch);
     }
     if (life->has_died) {
         bl_journal_reader_describe_site(reader, life->death_site, site, sizeof site);

@@ -50,11 +50,13 @@ static void live_through(bl_storage_life *life, const bl_storage_record *record)
         life->has_died = true;
         life->death_step = record->step;
         life->death_site = record->site;
+        life->death_launch = record->launch;
     } else {
         life->is_born = true;
         life->has_died = false;
         life->birth_step = record->step;
         life->birth_site = record->site;
+        life->birth_launch = record->launch;
     }
 }
 

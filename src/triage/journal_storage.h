@@ -17,6 +17,7 @@ typedef struct bl_storage_life {
     bool is_born, has_died; /* whether the journal still holds the moment */
     uint64_t birth_step, death_step;
     uint32_t birth_site, death_site;
+    uint64_t birth_launch, death_launch; /* serial of the last launch before */
 } bl_storage_life;
 
 typedef struct bl_storage_list {

@@ -541,12 +541,15 @@ static belay_context *open_exact(const char *device, belay_memory_mode mode)
     return context;
 }
 
-static void expect_access(const char *what, int made, int freed)
+/* age: launches from where it was made to the one that met it; it was freed right before that. */
+static void expect_access(const char *what, int made, int age, int freed)
 {
     char facts[256];
-    int length = snprintf(facts, sizeof facts, "    made at: test_custom.c:%d, in step 0\n", made);
+    int length =
+        snprintf(facts, sizeof facts, "    made at: test_custom.c:%d, in step 0, %d launches earlier\n", made, age);
     if (freed > 0)
-        snprintf(facts + length, sizeof facts - (size_t)length, "    freed at: test_custom.c:%d, in step 0\n", freed);
+        snprintf(facts + length, sizeof facts - (size_t)length,
+                 "    freed at: test_custom.c:%d, in step 0, 1 launch earlier\n", freed);
     expect(what, "stray", "    tensors: x [12] f32 (output); on cpu\n", facts, belay_code_advice(BELAY_MEM_ACCESS));
 }
 
@@ -560,9 +563,9 @@ static void a_raw_overrun_in_exact_mode_is_named_by_its_address(void **state)
     launch(context, &stray, 1, x, (belay_tensor){0}, (numbers){.by = 47});
     assert_string_equal(told(), "");
     launch(context, &stray, 1, x, (belay_tensor){0}, (numbers){.by = 48});
-    expect_access("kernel stray wrote 1 byte past the end of x (48 bytes) (mem.access)", made, 0);
+    expect_access("kernel stray wrote 1 byte past the end of x (48 bytes) (mem.access)", made, 3, 0);
     launch(context, &stray, 1, x, (belay_tensor){0}, (numbers){.by = 48 + 98});
-    expect_access("kernel stray wrote 99 bytes past the end of x (48 bytes) (mem.access)", made, 0);
+    expect_access("kernel stray wrote 99 bytes past the end of x (48 bytes) (mem.access)", made, 4, 0);
     belay_fault fault;
     assert_true(belay_fault_first(context, &fault));
     assert_string_equal(fault.operand, "x");
@@ -573,7 +576,7 @@ static void a_raw_overrun_in_exact_mode_is_named_by_its_address(void **state)
     x = belay_zeros(context, BELAY_F32, belay_shape1(12));
     named(x, "x");
     launch(context, &stray, 1, x, (belay_tensor){0}, (numbers){.by = -8});
-    expect_access("kernel stray wrote 8 bytes before the begin of x (48 bytes) (mem.access)", made, 0);
+    expect_access("kernel stray wrote 8 bytes before the begin of x (48 bytes) (mem.access)", made, 2, 0);
     close_faulted(context);
 }
 
@@ -622,7 +625,8 @@ static void a_touch_of_freed_memory_says_when_it_was_freed(void **state)
     int freed = __LINE__ + 1;
     belay_tensor_free(gone);
     launch(context, &stray, 1, x, (belay_tensor){0}, (numbers){.by = distance + (1 << 17) + 5});
-    expect_access("kernel stray wrote byte 131077 of gone (262144 bytes), which was freed (mem.access)", made, freed);
+    expect_access("kernel stray wrote byte 131077 of gone (262144 bytes), which was freed (mem.access)", made, 2,
+                  freed);
     close_faulted(context);
 }
 
@@ -665,17 +669,17 @@ static void an_address_is_told_by_the_nearest_tensor(void **state)
     belay_tensor x = empty(context, 3, "x");
     uint64_t begin = (uint64_t)(uintptr_t)bl_slot_data(bl_slot_get(context, x));
     const bl_storage *storage = bl_slot_get(context, x)->storage;
-    assert_ptr_equal(bl_address_describe(context, NULL, begin + 4, &words, &facts), storage);
+    assert_ptr_equal(bl_address_describe(context, NULL, begin + 4, 0, &words, &facts), storage);
     assert_string_equal(bl_text_get(&words), "byte 4 of x (12 bytes)");
     bl_text_clear(&words);
-    assert_ptr_equal(bl_address_describe(context, context->device, begin + 12, &words, &facts), storage);
+    assert_ptr_equal(bl_address_describe(context, context->device, begin + 12, 0, &words, &facts), storage);
     assert_string_equal(bl_text_get(&words), "1 byte past the end of x (12 bytes)");
     bl_text_clear(&words);
     belay_tensor_free(x);
-    assert_null(bl_address_describe(context, context->device, begin - 2, &words, &facts));
+    assert_null(bl_address_describe(context, context->device, begin - 2, 0, &words, &facts));
     assert_string_equal(bl_text_get(&words), "2 bytes before the begin of x (12 bytes), which was freed");
     bl_text_clear(&words);
-    assert_null(bl_address_describe(context, context->device, UINT64_MAX, &words, &facts));
+    assert_null(bl_address_describe(context, context->device, UINT64_MAX, 0, &words, &facts));
     assert_string_equal(bl_text_get(&words), "address 0xffffffffffffffff, near which no tensor lies or lay");
     bl_text_fini(&words);
     bl_text_fini(&facts);

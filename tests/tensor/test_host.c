@@ -321,7 +321,7 @@ static void a_touch_by_the_host_is_named_by_its_tensor(void **state)
     belay_tensor y = belay_relu(l.x);
     told_expect("belay: the host read byte 8 of x (2048 bytes), in memory of sim:0 (place.host)\n"
                 "    called at: the next call\n"
-                "    made at: start, in step 0\n" WHEN "%s",
+                "    made at: start, in step 0, 1 launch earlier\n" WHEN "%s",
                 told_try(BELAY_PLACE_HOST));
     float out[N];
     told_read(y, out, N); /* and the run goes on */

@@ -213,7 +213,9 @@ static void expect_address(uint64_t address, const char *expected)
     bl_explain_free(explain);
 }
 
-#define WEIGHT_WORDS "'embedding.weight' (4096 bytes at 0x7f0b5ea00000, alive; made in step 0 at make.c:4)\n"
+#define WEIGHT_WORDS                                                                                                   \
+    "'embedding.weight' (4096 bytes at 0x7f0b5ea00000, alive; made in step 0 at make.c:4, 2 launches before the "      \
+    "end)\n"
 #define WEIGHT_LAUNCHES                                                                                                \
     "    it is read by launch #2 matmul in classifier at train.c:88, epoch 1, batch 2, step 1\n"                       \
     "    it is written by launch #1 embedding in classifier at train.c:88, epoch 1, batch 1, step 0\n"
@@ -233,7 +235,7 @@ static void an_address_of_a_freed_tensor_is_told_beside_its_neighbour_that_lives
     (void)killed();
     expect_address(BASE + 16384 + 8,
                    "0x7f0b5ea04008 (%1$s:2) is byte 8 of 'ids' (64 bytes at 0x7f0b5ea04000, freed; made in step 1 at "
-                   "make.c:4; freed in step 3 at free.c:9)\n"
+                   "make.c:4, 2 launches before the end; freed in step 3 at free.c:9, after the last launch)\n"
                    "    it is read by launch #1 embedding in classifier at train.c:88, epoch 1, batch 1, step 0\n"
                    "0x7f0b5ea04008 (%1$s:2) lies 12296 bytes behind the end of " WEIGHT_WORDS WEIGHT_LAUNCHES);
 }
@@ -244,7 +246,7 @@ static void of_two_tensors_at_one_place_the_living_one_is_told(void **state)
     (void)killed();
     expect_address(BASE + 1048576 + 63,
                    "0x7f0b5eb0003f (%s:2) is byte 63 of 'young' (64 bytes at 0x7f0b5eb00000, alive; made in step 3 at "
-                   "make.c:4)\n"
+                   "make.c:4, 2 launches before the end)\n"
                    "    it is written by launch #2 matmul in classifier at train.c:88, epoch 1, batch 2, step 1\n");
 }
 
@@ -291,6 +293,7 @@ static void facts_of_the_tensor_stand_with_the_verdict(void **state)
     assert_string_equal(fact(explain, "tensor_place"), "inside");
     assert_string_equal(fact(explain, "tensor_offset"), "8");
     assert_string_equal(fact(explain, "tensor_made_step"), "1");
+    assert_string_equal(fact(explain, "tensor_age_launches"), "2");
     assert_string_equal(fact(explain, "tensor_freed_at"), "free.c:9");
     assert_string_equal(fact(explain, "touched_by"),
                         "#1 embedding in classifier at train.c:88, epoch 1, batch 1, step 0");

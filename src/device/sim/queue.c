@@ -73,12 +73,27 @@ bl_sim_command *bl_sim_queue_first(bl_sim_queue *queue)
     return first;
 }
 
+static void show(const bl_sim_queue *queue)
+{
+    if (queue->shown != NULL)
+        __atomic_store_n(queue->shown, queue->passed, __ATOMIC_RELEASE);
+}
+
+void bl_sim_queue_show(bl_sim_queue *queue, uint64_t *shown)
+{
+    pthread_mutex_lock(&queue->lock);
+    queue->shown = shown;
+    show(queue);
+    pthread_mutex_unlock(&queue->lock);
+}
+
 void bl_sim_queue_pass(bl_sim_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
     bl_sim_command *ended = queue->first;
     queue->first = ended->next;
     queue->passed++;
+    show(queue);
     pthread_cond_broadcast(&queue->changed);
     pthread_mutex_unlock(&queue->lock);
     bl_sim_command_free(ended);

@@ -335,6 +335,12 @@ static uint64_t stream_passed(bl_device *device, int stream)
     return sim->queue[stream] != NULL ? bl_sim_queue_n_passed(sim->queue[stream]) : sim->counted[stream];
 }
 
+static void stream_show(bl_device *device, int stream, uint64_t *shown)
+{
+    if (of(device)->queue[stream] != NULL && of(device)->process == getpid())
+        bl_sim_queue_show(of(device)->queue[stream], shown);
+}
+
 /* Of a closed stream all has ended; a number that was not put yet is as good as the last one that was. */
 static belay_code stream_wait(bl_device *device, int stream, bl_device *other, int number_of, uint64_t number)
 {
@@ -406,6 +412,7 @@ const bl_device_api bl_device_sim = {
     .stream_wait = stream_wait,
     .stream_put = stream_put,
     .stream_passed = stream_passed,
+    .stream_show = stream_show,
     .stream_synchronise = stream_synchronise,
     .synchronise = synchronise,
     .loss = loss,

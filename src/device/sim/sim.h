@@ -46,7 +46,8 @@ struct bl_sim_queue {
     pthread_cond_t changed;
     bl_sim_command *first, *last;
     uint64_t put, passed;
-    int number; /* of the stream */
+    uint64_t *shown; /* where `passed` stands for others, too; NULL: nowhere */
+    int number;      /* of the stream */
     int holders;
     bool is_ending; /* its thread ends when it is empty */
     bl_sim *sim;
@@ -103,6 +104,8 @@ uint64_t bl_sim_queue_put(bl_sim_queue *queue, bl_sim_command *command);
 bl_sim_command *bl_sim_queue_first(bl_sim_queue *queue);
 /* Its first command has ended. */
 void bl_sim_queue_pass(bl_sim_queue *queue);
+/* Its count of ended commands stands there, too; NULL: nowhere. */
+void bl_sim_queue_show(bl_sim_queue *queue, uint64_t *shown);
 uint64_t bl_sim_queue_n_put(bl_sim_queue *queue);
 uint64_t bl_sim_queue_n_passed(bl_sim_queue *queue);
 void bl_sim_command_free(bl_sim_command *command);
