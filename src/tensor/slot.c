@@ -346,7 +346,7 @@ static bool shape_is_legal(belay_context *context, const belay_shape *shape)
 
 belay_tensor bl_tensor_new(belay_context *context, belay_dtype dtype, const belay_shape *shape, const char *name)
 {
-    return bl_tensor_new_on(context, context->here, dtype, shape, name);
+    return bl_tensor_new_on(context, context != NULL ? context->here : 0, dtype, shape, name);
 }
 
 belay_tensor bl_tensor_new_on(belay_context *context, int place, belay_dtype dtype, const belay_shape *shape,

@@ -71,6 +71,23 @@ static void a_context_that_cannot_open_says_why_and_absorbs(void **state)
             "    try: Check free space and permissions; what stood there before is untouched.\n");
 }
 
+/* belay_tensor_context gives NULL for a handle whose context was closed, and a program goes on with that. */
+static void no_context_absorbs(void **state)
+{
+    (void)state;
+    static const float values[] = {1, 2};
+    const belay_shape shape = belay_shape1(2);
+    told_clear();
+    assert_true(belay_tensor_is_nil(belay_tensor_from(NULL, BELAY_F32, shape, values, sizeof values)));
+    assert_true(belay_tensor_is_nil(belay_full(NULL, BELAY_F32, shape, 1)));
+    assert_true(belay_tensor_is_nil(belay_zeros(NULL, BELAY_F32, shape)));
+    assert_true(belay_tensor_is_nil(belay_ones(NULL, BELAY_F32, shape)));
+    assert_true(belay_tensor_is_nil(belay_arange(NULL, BELAY_F32, 2, 0, 1)));
+    assert_true(belay_tensor_is_nil(belay_uniform(NULL, BELAY_F32, shape, 0, 1)));
+    assert_true(belay_tensor_is_nil(belay_normal(NULL, BELAY_F32, shape, 0, 1)));
+    assert_string_equal(told(), "");
+}
+
 static void null_options_are_all_defaults(void **state)
 {
     (void)state;
@@ -359,6 +376,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_context_that_cannot_open_says_why_and_absorbs),
+        cmocka_unit_test(no_context_absorbs),
         cmocka_unit_test(null_options_are_all_defaults),
         cmocka_unit_test(a_temporary_folder_that_cannot_be_written_costs_the_file_only),
         cmocka_unit_test(the_default_journal_goes_with_its_context),
