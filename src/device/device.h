@@ -71,6 +71,7 @@ typedef struct bl_device_api {
     /* Puts a copy into a stream.  The host's bytes may change, or are there, when the call returns. */
     belay_code (*copy_in)(bl_device *device, int stream, void *to, const void *host, int64_t n_bytes);
     belay_code (*copy_out)(bl_device *device, int stream, void *host, const void *from, int64_t n_bytes);
+    int64_t most_staged; /* bytes that copy_in takes without waiting for the copy; unused where all is synchronous */
     /* The same without waiting: the host's bytes must stay as they are, or are there, when the command has ended. */
     belay_code (*copy_in_later)(bl_device *device, int stream, void *to, const void *host, int64_t n_bytes);
     belay_code (*copy_out_later)(bl_device *device, int stream, void *host, const void *from, int64_t n_bytes);

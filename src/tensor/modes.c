@@ -42,7 +42,7 @@ static belay_code refuse_variable(int mode, const char *value, const char *what,
 static belay_code read_blocking(belay_context *context, const char *value, bl_error *error)
 {
     if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
-        return refuse_variable(BL_MODE_LAUNCH_BLOCKING, value, "0 or 1", "0 or 1", error);
+        return refuse_variable(BL_MODE_LAUNCH_BLOCKING, value, "switch", "0 or 1", error);
     context->launch_blocking = value[0] == '1';
     return BELAY_OK;
 }

@@ -221,6 +221,7 @@ void *bl_place_take_behind(belay_context *context, int place, int64_t n_bytes, b
     data = device->api->take(device, n_bytes);
     if (data != NULL || context->n_pending == 0)
         return data;
+    bl_modes_waits(context, place, "its memory was in use");
     device->api->synchronise(device); /* what is lost has ended too */
     sweep(context, place, INT64_MAX);
     return device->api->take(device, n_bytes);
@@ -270,8 +271,10 @@ static belay_code await(belay_context *context, int stream, int of, uint64_t num
     belay_code code = BELAY_MEM_EXHAUSTED;
     if (other->api == device->api)
         code = device->api->stream_wait(device, s->number, other, o->number, number);
-    if (code == BELAY_MEM_EXHAUSTED)
+    if (code == BELAY_MEM_EXHAUSTED) {
+        bl_modes_waits(context, o->place, "another device was to wait for it");
         code = other->api->stream_synchronise(other, o->number, number);
+    }
     return code;
 }
 
@@ -513,6 +516,8 @@ belay_code bl_place_write(belay_context *context, const bl_slot *slot, int64_t o
         return bl_context_fault(context, &f);
     }
     const bl_stream *stream = bl_place_stream(context, storage->place);
+    if (!device->api->synchronous && n_bytes > device->api->most_staged)
+        TRY(bl_modes_wait(context, storage->place, "a large tensor was written"));
     belay_code code = device->api->copy_in(device, stream->number, (char *)slot->data + offset, host, n_bytes);
     if (code == BELAY_OK && storage->uses != NULL) {
         bl_place_put(context, storage->place);

@@ -78,6 +78,10 @@ void belay_stream_close(belay_stream handle)
         return;
     bl_stream *stream = &context->streams[number];
     bl_place *place = &context->places[stream->place];
+    if (!place->device->api->synchronous &&
+        !bl_clock_is_behind(&context->host_clock, number,
+                            place->device->api->stream_put(place->device, stream->number)))
+        bl_modes_waits(context, stream->place, "a stream was closed");
     place->device->api->stream_close(place->device, stream->number);
     stream->is_ending = true;
     bl_clock_join(&context->host_clock, &stream->clock);

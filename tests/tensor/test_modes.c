@@ -2,7 +2,11 @@
 /* Modes from the environment and from options; variables that come late; waits that sync debug tells or refuses. */
 #include "support/told.h"
 
+#include <belay/debug.h>
+#include <belay/devices.h>
+
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "report/site.h"
@@ -97,7 +101,7 @@ static void expect_refused(const char *variable, const char *value, const char *
 static void a_value_that_is_none_is_refused(void **state)
 {
     (void)state;
-    expect_refused("BELAY_LAUNCH_BLOCKING", "yes", "0 or 1", "0 or 1");
+    expect_refused("BELAY_LAUNCH_BLOCKING", "yes", "switch", "0 or 1");
     expect_refused("BELAY_SYNC_DEBUG", "WARN", "mode of sync debug", "off, warn or error");
     const char *choices = "pool, redzone, exact or exact-left, with \",poison\" behind it if wanted";
     expect_refused("BELAY_MEMORY", "exakt", "memory mode", choices);
@@ -201,6 +205,64 @@ static void a_wait_that_is_refused_does_not_happen(void **state)
     assert_int_equal(belay_close(context), 3);
 }
 
+static void every_call_that_waits_is_told(void **state)
+{
+    (void)state;
+    enum { LARGE = 16385 }; /* more than 64 KiB of f32 */
+    static float values[LARGE];
+    belay_context *context = opened_sim(BELAY_SYNC_DEBUG_WARN);
+    int at[6];
+    belay_tensor small = belay_tensor_from(context, BELAY_F32, belay_shape1(LARGE - 1), values, sizeof values - 4);
+    belay_tensor large = (HERE, belay_tensor_from(context, BELAY_F32, belay_shape1(LARGE), values, sizeof values));
+    at[0] = line;
+    assert_int_equal((HERE, belay_tensor_write(large, values, sizeof values)), BELAY_OK);
+    at[1] = line;
+    belay_stream side = belay_stream_open(context, "side");
+    belay_stream before = belay_stream_use(side);
+    belay_event event = belay_event_record(before);
+    assert_int_equal(belay_stream_wait(side, event), BELAY_OK);
+    (void)belay_add(small, small);
+    (HERE, belay_stream_close(side));
+    at[2] = line;
+    (void)belay_add(small, small);
+    event = belay_event_record(before);
+    assert_int_equal(belay_device_set(context, "cpu"), BELAY_OK);
+    assert_int_equal((HERE, belay_stream_wait(belay_stream_current(context), event)), BELAY_OK);
+    at[3] = line;
+    (void)belay_add(small, small);
+    (HERE, belay_tensor_to(small, "sim:1"));
+    at[4] = line;
+    assert_int_equal((HERE, belay_synchronise(context)), BELAY_OK);
+    at[5] = line;
+    const char *why[] = {"sim:0: a large tensor was written", "sim:0: a large tensor was written",
+                         "sim:0: a stream was closed",        "sim:0: another device was to wait for it",
+                         "sim:0: a tensor was moved",         "sim:0: all devices were waited for"};
+    char words[4096];
+    size_t n = 0;
+    for (int i = 0; i < 6; i++)
+        n += (size_t)snprintf(words + n, sizeof words - n,
+                              "belay: the host waited for %s (run.sync)\n    called at: test_modes.c:%d\n" TOLD_START
+                              "%s",
+                              why[i], at[i], told_try(BELAY_RUN_SYNC));
+    told_expect("%s", words);
+    belay_sync_debug_set(context, BELAY_SYNC_DEBUG_OFF);
+    told_clear();
+    (void)belay_close(context);
+}
+
+static void a_large_write_that_is_refused_does_not_happen(void **state)
+{
+    (void)state;
+    static float values[16385];
+    belay_context *context = opened_sim(BELAY_SYNC_DEBUG_ERROR);
+    belay_tensor large = (HERE, belay_tensor_from(context, BELAY_F32, belay_shape1(16385), values, sizeof values));
+    assert_true(belay_tensor_is_nil(large));
+    told_expect("belay: the host would have waited for sim:0: a large tensor was written (run.sync_refused)\n"
+                "    called at: test_modes.c:%d\n" TOLD_START "%s",
+                line, told_try(BELAY_RUN_SYNC_REFUSED));
+    assert_int_equal(belay_close(context), 3);
+}
+
 static void on_cpu_nothing_waits(void **state)
 {
     (void)state;
@@ -221,6 +283,8 @@ int main(void)
         cmocka_unit_test_setup(closing_tells_what_came_late, set_up),
         cmocka_unit_test_setup(a_wait_is_told_once_for_each_line_and_counted, set_up),
         cmocka_unit_test_setup(a_wait_that_is_refused_does_not_happen, set_up),
+        cmocka_unit_test_setup(every_call_that_waits_is_told, set_up),
+        cmocka_unit_test_setup(a_large_write_that_is_refused_does_not_happen, set_up),
         cmocka_unit_test_setup(on_cpu_nothing_waits, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -404,6 +404,7 @@ const bl_device_api bl_device_sim = {
     .pool = pool,
     .run = run,
     .copy_in = copy_in,
+    .most_staged = MOST_STAGED,
     .copy_out = copy_out,
     .copy_in_later = copy_in_later,
     .copy_out_later = copy_out_later,
