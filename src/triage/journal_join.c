@@ -210,6 +210,7 @@ static void add_flight_facts(bl_journals *journals, bl_case *c, bl_event *event,
         if (stream.first.serial != 0) {
             bl_text_add(&words, ": ");
             bl_journal_launch_words(reader, &stream.first, &words);
+            bl_text_format(&words, ", %s", bl_journal_launch_state(&stream, &stream.first));
             add_fact(c, event, "first_in_flight", bl_text_get(&words));
         }
         journals->lines.failed = journals->lines.failed || words.failed;

@@ -106,8 +106,8 @@ static void add_flying(uint64_t n_launches, uint64_t n_others, bl_text *out)
     if (n_launches > 0)
         bl_text_format(out, "%" PRIu64 " launch%s", n_launches, n_launches == 1 ? "" : "es");
     if (n_others > 0)
-        bl_text_format(out, "%s%" PRIu64 " %scommand%s (copies, waits)", n_launches > 0 ? " and " : "", n_others,
-                       n_launches > 0 ? "other " : "", n_others == 1 ? "" : "s");
+        bl_text_format(out, "%s%" PRIu64 " %scommand%s", n_launches > 0 ? " and " : "", n_others,
+                       n_launches > 0 ? "other " : "", n_others == 1 ? " (a copy or a wait)" : "s (copies, waits)");
     bl_text_add(out, n_launches > 0 || n_others > 0 ? " in flight\n" : "nothing in flight\n");
 }
 
