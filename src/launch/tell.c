@@ -225,7 +225,11 @@ void bl_tell_access(belay_context *context, const bl_flight *flight, int place, 
     bl_report_fault_init(&f, BELAY_MEM_ACCESS);
     if (flight != NULL)
         describe_flight(context, flight, &f);
-    const bl_storage *storage = bl_address_describe(context, device, access->address, access->launch, &words, &facts);
+    const bl_storage *storage = NULL;
+    if (access->address == 0 && !access->is_write_known) /* a null pointer, or one of too many bits */
+        bl_text_add(&words, "an address that the machine does not tell: it is none, or 0");
+    else
+        storage = bl_address_describe(context, device, access->address, access->launch, &words, &facts);
     snprintf(f.what, sizeof f.what, "%s%s %s %s", flight != NULL ? "kernel " : "a kernel", f.op,
              !access->is_write_known ? "touched"
              : access->is_write      ? "wrote"

@@ -417,7 +417,11 @@ belay_code bl_place_raise_lost(belay_context *context, int place)
     bl_report_fault_init(&f, BELAY_PLACE_LOST);
     snprintf(f.what, sizeof f.what, "device %s is lost: nothing runs on it any more", p->device->name);
     snprintf(f.device, sizeof f.device, "%s", p->device->name);
-    if (loss != NULL)
+    if (loss != NULL && loss->address == 0 && !loss->is_write_known)
+        bl_report_fault_fact(
+            &f, "lost by: an illegal access at an address that the machine does not tell, in launch %" PRIu64,
+            loss->launch);
+    else if (loss != NULL)
         bl_report_fault_fact(&f, "lost by: an illegal %s at 0x%" PRIx64 ", in launch %" PRIu64,
                              !loss->is_write_known ? "access"
                              : loss->is_write      ? "write"

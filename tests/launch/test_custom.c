@@ -647,6 +647,24 @@ static void a_null_pointer_in_a_kernel_is_a_fault(void **state)
     close_faulted(context);
 }
 
+static void an_address_of_too_many_bits_is_no_null_pointer(void **state)
+{
+    (void)state;
+    const char *what = "kernel peek touched an address that the machine does not tell: it is none, or 0 (mem.access)";
+    belay_context *context = told_open();
+    belay_tensor x = empty(context, 1, "x");
+    address params = {.at = INT64_C(0x7000000000000008)};
+    launch_with(context, &peek,
+                (belay_launch_options){.n_items = 1, .operand = {x}, .params = &params, .params_bytes = sizeof params});
+#ifdef __x86_64__
+    expect(what, "peek", "    tensors: x [1] f32 (output); on cpu\n", nothing, belay_code_advice(BELAY_MEM_ACCESS));
+#else
+    (void)what;
+    told_clear();
+#endif
+    close_faulted(context);
+}
+
 static void an_illegal_access_on_a_thread_ends_no_process(void **state)
 {
     (void)state;
@@ -963,6 +981,7 @@ int main(void)
         cmocka_unit_test(a_tensor_of_any_size_ends_at_its_page),
         cmocka_unit_test(a_touch_of_freed_memory_says_when_it_was_freed),
         cmocka_unit_test(a_null_pointer_in_a_kernel_is_a_fault),
+        cmocka_unit_test(an_address_of_too_many_bits_is_no_null_pointer),
         cmocka_unit_test(an_illegal_access_on_a_thread_ends_no_process),
         cmocka_unit_test(an_address_is_told_by_the_nearest_tensor),
         cmocka_unit_test(a_fault_on_sim_is_blamed_on_its_launch_after_its_tensors_died),
