@@ -20,11 +20,16 @@ typedef struct range {
     size_t n_bytes;
 } range;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* free in a forked child, whoever held it */
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
 static range resting[N_RESTING]; /* a ring, oldest first */
 static int first_resting, n_resting;
 static size_t resting_bytes;
 static int64_t n_live, most_live; /* blocks of pages */
+
+static void free_in_child(void) { (void)pthread_mutex_init(&lock, NULL); }
+
+static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, free_in_child); }
 
 static void *take(void *state, int64_t n_bytes)
 {
@@ -101,6 +106,7 @@ static void *take_pages(void *state, int64_t n_bytes)
     size_t all;
     if (!mapping_bytes(n_bytes, &all))
         return NULL;
+    (void)pthread_once(&watched, watch_forks);
     (void)pthread_mutex_lock(&lock);
     if (most_live == 0)
         most_live = live_limit();

@@ -50,7 +50,8 @@ static const int signals[N_SIGNALS] = {SIGSEGV, SIGBUS};
 static chain chains[N_SIGNALS];
 static range ranges[BL_TRAP_RANGES];
 int bl_trap_n_noted;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* free in a forked child, whoever held it */
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
 static _Atomic uintptr_t page_bytes;
 
 /* Of the initial kind: a handler may not allocate it at first use. */
@@ -228,12 +229,17 @@ static void install_one(int i)
     (void)sigaction(signals[i], &ours, NULL);
 }
 
+static void free_in_child(void) { (void)pthread_mutex_init(&lock, NULL); }
+
+static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, free_in_child); }
+
 /* Others do put theirs over ours, for both signals as a rule: one is looked at, since a look is a system call. */
 static void install(void)
 {
     struct sigaction now;
     if (sigaction(signals[0], NULL, &now) == 0 && is_ours(&now))
         return;
+    (void)pthread_once(&watched, watch_forks);
     (void)pthread_mutex_lock(&lock);
     page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
     for (int i = 0; i < N_SIGNALS; i++)

@@ -229,6 +229,32 @@ static void a_context_of_the_childs_own_computes(void **state)
     close_family();
 }
 
+static int compute_on_sim(void)
+{
+    alarm(60); /* a child that waits for ever fails */
+    belay_context *own = belay_open(&(belay_options){.device = "sim:0", .log = told_remember, .no_journal = true});
+    belay_tensor x = belay_ones(own, BELAY_F32, belay_shape2(64, 64));
+    double sum = belay_tensor_item(belay_sum(belay_matmul(x, x), NULL));
+    int status = belay_close(own);
+    return sum == 64.0 * 64.0 * 64.0 && status == 0 ? 0 : 1;
+}
+
+/* With threads of its own the parent is in the middle of a product, and holds what only one product may hold. */
+static void a_child_computes_while_its_parents_device_does(void **state)
+{
+    (void)state;
+    enum { N_PRODUCTS = 64 };
+    told_clear();
+    belay_context *context = belay_open(&(belay_options){.device = "sim:0", .log = told_remember, .no_journal = true});
+    belay_tensor x = belay_ones(context, BELAY_F32, belay_shape2(512, 512)), y = x;
+    for (int i = 0; i < N_PRODUCTS; i++)
+        y = belay_matmul(x, x);
+    assert_int_equal(in_child(compute_on_sim), 0);
+    assert_string_equal(told(), "");
+    assert_true(belay_tensor_item(belay_sum(y, NULL)) == 512.0 * 512.0 * 512.0);
+    assert_int_equal(belay_close(context), 0);
+}
+
 static int fork_again(void)
 {
     belay_context *own = belay_open(&(belay_options){.no_journal = true});
@@ -289,6 +315,7 @@ int main(void)
         cmocka_unit_test(every_call_with_what_the_parent_opened_gives_nothing),
         cmocka_unit_test(closing_the_parents_context_frees_nothing_and_gives_the_status),
         cmocka_unit_test(a_context_of_the_childs_own_computes),
+        cmocka_unit_test(a_child_computes_while_its_parents_device_does),
         cmocka_unit_test(a_childs_child_has_neither_the_parents_context_nor_the_childs),
         cmocka_unit_test(an_exit_handler_that_closes_ends_well),
     };
