@@ -71,9 +71,9 @@ static void describe_setup(const belay_context *context, bl_text *out)
     for (int i = 0; i < context->n_places; i++) {
         bl_device *device = context->places[i].device;
         int threads = device->api->threads(device);
-        bl_text_format(out, "    device: %s, %d thread%s, %s%s\n", device->name, threads, threads == 1 ? "" : "s",
-                       device->api->synchronous ? "synchronous" : "asynchronous",
-                       i == context->here ? ", current" : "");
+        bl_text_format(out, "    device: %s, %d thread%s, %s%s%s\n", device->name, threads, threads == 1 ? "" : "s",
+                       device->api->synchronous ? "synchronous" : "asynchronous", i == context->here ? ", current" : "",
+                       device->api->loss(device) != NULL ? ", lost" : "");
     }
     bl_text_format(out, "    versions: belay %s, blas %s, openmp %d\n", BELAY_VERSION, bl_cpu_blas_describe(), _OPENMP);
     for (int mode = 0; mode < BL_N_MODES; mode++) {
@@ -172,8 +172,8 @@ static void describe_devices(const belay_context *context, bl_text *out)
         bl_device *device = context->places[i].device;
         int64_t in_use, held, peak;
         bl_pool_memory(device->api->pool(device), &in_use, &held, &peak);
-        bl_text_format(out, "    device %s: %" PRId64 " bytes in use, %" PRId64 " held, %" PRId64 " at most\n",
-                       device->name, in_use, held, peak);
+        bl_text_format(out, "    device %s: %" PRId64 " bytes in use, %" PRId64 " held, %" PRId64 " at most%s\n",
+                       device->name, in_use, held, peak, device->api->loss(device) != NULL ? "; it is lost" : "");
     }
 }
 

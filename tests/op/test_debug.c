@@ -3,6 +3,7 @@
 #include "support/told.h"
 
 #include <belay/debug.h>
+#include <belay/launch.h>
 
 #include <float.h>
 #include <inttypes.h>
@@ -349,6 +350,57 @@ static void faults_in_flight_before_the_guard_are_not_the_functions(void **state
     assert_int_equal(belay_close(context), 3);
 }
 
+BELAY_KERNEL(stray, "*: -> y[NM]", work_of_kernel, item)
+{
+    (void)item;
+    ((volatile float *)belay_view_raw(belay_view_of(work_of_kernel, 0)))[INT64_C(1) << 60] = 1;
+}
+
+static void lose_it(belay_context *context, void *arg)
+{
+    (void)arg;
+    nested_at = __LINE__ + 1;
+    belay_launch(context, &stray, &(belay_launch_options){.n_items = 1, .operand = {table}});
+}
+
+static void a_device_that_was_lost_under_guard_is_told_as_lost(void **state)
+{
+    (void)state;
+    belay_context *context = opened("sim:0");
+    make_tensors(context);
+    guarded = (HERE, belay_guarded(context, lose_it, NULL));
+    assert_int_equal(guarded, BELAY_MEM_ACCESS);
+    const char *own = strstr(told(), "belay: a guarded function");
+    belay_memory m = belay_memory_get(context);
+    assert_non_null(own);
+    char words[2048], expected[2048];
+    snprintf(words, sizeof words, "%s", own);
+    snprintf(expected, sizeof expected,
+             "belay: a guarded function met 2 faults, first mem.access\n"
+             "    called at: test_debug.c:%d\n"
+             "    at: test_debug.c:%d\n"
+             "    from: test_debug.c:%d\n"
+             "    device sim:0: %" PRId64 " bytes in use, %" PRId64 " held, %" PRId64 " at most; it is lost\n"
+             "    tensor table: 24 bytes on sim:0, made at test_debug.c:%d\n"
+             "    tensor without a name: 24 bytes on sim:0, made at test_debug.c:%d\n",
+             line, nested_at, line, m.in_use, m.held, m.peak, made[0], made[1]);
+    assert_words_equal(words, expected);
+    told_clear();
+    assert_int_equal(belay_debug_setup(context, NULL), BELAY_OK);
+    snprintf(expected, sizeof expected,
+             "belay: debug setup\n"
+             "    device: sim:0, 1 thread, asynchronous, current, lost\n"
+             "%s\n"
+             "    launch blocking: off (default)\n"
+             "    sync debug: off (default)\n"
+             "    memory: pool (default)\n"
+             "    non-finite tracing: off\n",
+             version_line());
+    assert_words_equal(told(), expected);
+    told_clear();
+    assert_int_equal(belay_close(context), 6);
+}
+
 static void without_a_fault_nothing_is_said(void **state)
 {
     (void)state;
@@ -486,6 +538,7 @@ int main(void)
         cmocka_unit_test_setup(a_context_closed_under_guard_stays_open, set_up),
         cmocka_unit_test_setup(faults_of_the_function_are_told_before_the_guard_ends, set_up),
         cmocka_unit_test_setup(faults_in_flight_before_the_guard_are_not_the_functions, set_up),
+        cmocka_unit_test_setup(a_device_that_was_lost_under_guard_is_told_as_lost, set_up),
         cmocka_unit_test_setup(without_a_fault_nothing_is_said, set_up),
         cmocka_unit_test_setup(values_outside_are_counted_and_the_first_are_placed, set_up),
         cmocka_unit_test_setup(bounds_hold_for_every_dtype_and_at_their_edges, set_up),
