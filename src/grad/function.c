@@ -17,13 +17,33 @@ struct belay_function_call {
     int64_t n_saved, capacity;
 };
 
+/* Closes what a function of the user's left open inside of `depth`. */
+static void close_scopes_inside(belay_context *context, uint32_t depth)
+{
+    while (context->depth > depth)
+        belay_scope_close((belay_scope){context->number, context->depth, context->scopes[context->depth].serial});
+}
+
+/* While the tape is walked or cut: nothing is recorded, and no scope around it is closed. */
+static void end_state(belay_context *context, const belay_function *function, void *state)
+{
+    if (function->free == NULL)
+        return;
+    bool was_recording = context->recording;
+    uint32_t depth = context->depth, floor = bl_scope_floor_set(context);
+    context->recording = false;
+    function->free(state);
+    context->recording = was_recording;
+    context->floor = floor;
+    close_scopes_inside(context, depth);
+}
+
 static void call_free(belay_context *context, void *object)
 {
     belay_function_call *call = object;
     for (int64_t i = 0; i < call->n_saved; i++)
         bl_tensor_drop(context, call->saved[i]);
-    if (call->function->free != NULL)
-        call->function->free(call->state);
+    end_state(context, call->function, call->state);
     bl_free(call->saved);
     bl_free(call->wants);
     bl_free(call);
@@ -123,8 +143,7 @@ static void run_forward(belay_function_call *call, const belay_tensor *in, int n
         uint32_t floor = bl_scope_floor_set(context);
         call->function->forward(call, call->state, in, n_in, out, n_out);
         context->floor = floor;
-        while (context->depth > scope.depth) /* what forward left open */
-            belay_scope_close((belay_scope){context->number, context->depth, context->scopes[context->depth].serial});
+        close_scopes_inside(context, scope.depth);
         for (int o = 0; o < n_out; o++)
             out[o] = hand_out(context, out[o]);
         belay_scope_close(scope);

@@ -13,6 +13,7 @@ struct bl_tape {
     bl_node **spare; /* nodes for re-use */
     int64_t n_spare, spare_capacity;
     uint64_t serial;
+    int n_freeing; /* states at work to free themselves: they record nothing, or a cut might never end */
 };
 
 static void release_holdings(belay_context *context, bl_node *node)
@@ -23,14 +24,18 @@ static void release_holdings(belay_context *context, bl_node *node)
         bl_tensor_drop(context, node->kept_out[o]);
         bl_tensor_drop(context, node->grad[o]);
     }
-    if (node->state_free != NULL)
-        node->state_free(context, node->state);
     if (node->in != node->few)
         bl_free(node->in);
     node->n_in = 0;
     node->n_out = 0;
     node->in = node->few;
+    void (*state_free)(belay_context *, void *) = node->state_free;
     node->state_free = NULL;
+    if (state_free == NULL)
+        return;
+    context->tape->n_freeing++;
+    state_free(context, node->state); /* last: it may be the user's, who may call anything */
+    context->tape->n_freeing--;
 }
 
 static void recycle(belay_context *context, bl_node *node)
@@ -57,13 +62,21 @@ static void tape_cut(belay_context *context, uint64_t mark)
 static void tape_drop_walked(belay_context *context)
 {
     bl_tape *tape = context->tape;
+    bl_node *walked = NULL, **last = &walked;
     int64_t n = tape->n;
     tape->n = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (tape->node[i]->is_walked)
-            recycle(context, tape->node[i]);
-        else
+        if (tape->node[i]->is_walked) {
+            *last = tape->node[i];
+            last = &tape->node[i]->next;
+        } else
             tape->node[tape->n++] = tape->node[i];
+    }
+    *last = NULL;
+    while (walked != NULL) { /* the tape is whole again: what they free may use it */
+        bl_node *node = walked;
+        walked = node->next;
+        recycle(context, node);
     }
 }
 
@@ -98,7 +111,7 @@ static bl_tape *tape_of(belay_context *context)
 
 bool bl_grad_is_wanted(const belay_context *context, const belay_tensor *in, int n_in)
 {
-    if (!context->recording)
+    if (!context->recording || (context->tape != NULL && context->tape->n_freeing > 0))
         return false;
     for (int k = 0; k < n_in; k++)
         if (belay_tensor_requires_grad(in[k]))

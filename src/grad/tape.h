@@ -45,6 +45,7 @@ struct bl_node {
     void *state;                   /* of the rule */
     void (*state_free)(belay_context *context, void *state);
     bool is_walked;
+    bl_node *next; /* of those that leave the tape together */
 };
 
 /* True when an op on these inputs must be recorded. */

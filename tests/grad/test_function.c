@@ -393,6 +393,62 @@ static void a_backward_that_walks_back_from_its_own_result_is_a_fault(void **sta
     assert_int_equal(belay_close(context), 3);
 }
 
+/* What a function's free does besides: all that could pull the tape from under it. */
+typedef struct meddler {
+    belay_context *context;
+    belay_tensor leaf, other;
+    int n_freed;
+} meddler;
+
+static void meddle(void *state)
+{
+    meddler *m = state;
+    m->n_freed++;
+    belay_recording_set(m->context, true);
+    belay_scope_close(foreign_scope);
+    (void)belay_scope_open(m->context);
+    belay_tensor y = belay_neg(m->leaf);
+    belay_backward(belay_sum(y, NULL));
+    belay_backward(m->other);
+}
+
+static void negate_back(belay_function_call *call, void *state, const belay_tensor *grad_out, int n_out,
+                        belay_tensor *grad_in, int n_in)
+{
+    (void)call, (void)state, (void)n_out, (void)n_in;
+    grad_in[0] = belay_neg(grad_out[0]);
+}
+
+static void an_end_of_a_state_that_meddles_leaves_the_tape_whole(void **state)
+{
+    (void)state;
+    const belay_function meddling = {.name = "meddling", .forward = negate, .backward = negate_back, .free = meddle};
+    for (int way = 0; way < 3; way++) { /* freed by a backward, by a scope, by belay_close */
+        belay_context *context = told_open();
+        belay_tensor x = told_leaf(context, belay_shape1(2), (const float[]){2, 3}), y;
+        foreign_scope = belay_scope_open(context);
+        meddler m = {.context = context, .leaf = x, .other = belay_sum(belay_neg(x), NULL)};
+        for (int i = 0; i < 3; i++)
+            belay_function_apply(context, &meddling, &m, &x, 1, 0, &y, 1);
+        belay_tensor sum = belay_sum(belay_add(y, belay_exp(x)), NULL);
+        if (way == 0)
+            belay_backward(sum);
+        assert_int_equal(m.n_freed, way == 0 ? 1 : 0);
+        if (way < 2) {
+            told_clear();
+            belay_scope_close(foreign_scope);
+            assert_non_null(strstr(told(),
+                                   "belay: a scope was closed by a function that was called inside of it and has "
+                                   "not ended (life.scope)\n"));
+            assert_int_equal(m.n_freed, 3);
+            assert_int_equal(context->depth, 1);
+            assert_true(context->recording);
+        }
+        assert_int_equal(belay_close(context), way < 2 ? 3 : 0);
+        assert_int_equal(m.n_freed, 3);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +463,7 @@ int main(void)
         cmocka_unit_test(a_gradient_of_another_shape_or_dtype_is_refused),
         cmocka_unit_test(an_input_handed_out_as_result_stays_where_it_was),
         cmocka_unit_test(a_function_can_close_no_scope_around_it),
+        cmocka_unit_test(an_end_of_a_state_that_meddles_leaves_the_tape_whole),
         cmocka_unit_test(one_application_inside_another_leaves_the_walk_as_it_was),
         cmocka_unit_test(a_function_that_applies_itself_ends_when_no_scope_is_left),
         cmocka_unit_test(a_backward_that_walks_back_from_its_own_result_is_a_fault),
