@@ -24,6 +24,7 @@ belay_code belay_evaluate(belay_module *model, belay_dataset *data, int64_t batc
     bl_train_room room = {0};
     bl_module_hold(model);
     int here = bl_place_go(context, bl_module_place(model));
+    (void)bl_place_settle(context, NULL); /* faults in flight are no batch's */
     bl_train_watch_init(&watch, context);
     belay_loader *batches = belay_loader_new(data, &(belay_loader_options){.batch = batch});
     bl_train_pass pass = {.model = model, .batches = batches, .room = &room, .with_confusion = true};
@@ -112,7 +113,8 @@ static belay_code predict_rows(rows *r, int64_t first, int64_t n)
                                             n * r->seq * (int64_t)sizeof *r->ids);
     belay_tensor logits = belay_forward(r->model, belay_tensor_name_set(tokens, "tokens"));
     bool is_good = watch.n_faults == 0 && !belay_tensor_is_nil(logits) &&
-                   bl_train_read_logits(context, logits, &r->room, &n_rows, &n_classes) && n_rows == n;
+                   bl_train_read_logits(context, logits, &r->room, &n_rows, &n_classes) && n_rows == n &&
+                   watch.n_faults == 0; /* of an asynchronous device they come with the values */
     if (is_good && !are_finite(r->room.logits, n * n_classes)) {
         bl_context_raise(context, BELAY_NUM_NONFINITE, "the model gave %s a logit that is Inf or NaN",
                          n == 1 ? "this row" : "these rows");
@@ -173,6 +175,7 @@ belay_code belay_predict(belay_module *model, const int64_t *ids, int64_t n, int
     rows r = {.model = model, .ids = ids, .seq = seq, .out = out};
     bl_module_hold(model);
     int here = bl_place_go(context, bl_module_place(model));
+    (void)bl_place_settle(context, NULL); /* faults in flight are no row's */
     bool was_training = belay_module_training_get(model), was_recording = belay_recording_set(context, false);
     belay_module_training_set(model, false);
     belay_code code = BELAY_OK;

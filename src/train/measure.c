@@ -88,11 +88,12 @@ static bool make_confusion(belay_context *context, belay_evaluation *e, int64_t 
 }
 
 bool bl_train_measure(belay_context *context, belay_tensor logits, belay_tensor loss, belay_tensor labels,
-                      bl_train_room *room, bl_train_figures *figures, belay_evaluation *confusion)
+                      const bl_train_watch *watch, bl_train_room *room, bl_train_figures *figures,
+                      belay_evaluation *confusion)
 {
     int64_t n, n_classes;
     if (!bl_train_read_logits(context, logits, room, &n, &n_classes) || !read_labels(context, labels, n, room) ||
-        (confusion != NULL && !make_confusion(context, confusion, n_classes)))
+        (watch != NULL && watch->n_faults > 0) || (confusion != NULL && !make_confusion(context, confusion, n_classes)))
         return false;
     for (int64_t i = 0; i < n; i++) {
         int64_t predicted = bl_train_largest(room->logits + i * n_classes, n_classes), label = room->labels[i];
@@ -116,9 +117,9 @@ static bool evaluate_batch(const bl_train_pass *pass, const belay_batch *batch, 
     belay_scope scope = belay_scope_open(context);
     belay_tensor logits = belay_forward(pass->model, batch->tokens);
     belay_tensor loss = belay_cross_entropy(logits, batch->labels, NULL);
-    bool is_good =
-        watch.n_faults == 0 && !belay_tensor_is_nil(loss) &&
-        bl_train_measure(context, logits, loss, batch->labels, pass->room, figures, pass->with_confusion ? out : NULL);
+    bool is_good = watch.n_faults == 0 && !belay_tensor_is_nil(loss) &&
+                   bl_train_measure(context, logits, loss, batch->labels, &watch, pass->room, figures,
+                                    pass->with_confusion ? out : NULL);
     belay_scope_close(scope);
     bl_train_watch_fini(&watch);
     return is_good;

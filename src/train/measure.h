@@ -35,9 +35,11 @@ bool bl_train_read_logits(belay_context *context, belay_tensor logits, bl_train_
 int64_t bl_train_largest(const float *values, int64_t n);
 
 /* Adds a batch: its loss (one element), which rows were right, and, where `confusion` is not NULL, what became of each
- * label.  False after a fault, which was told. */
+ * label.  False after a fault, which was told; nothing is added then, nor when the values that were waited for brought
+ * the batch's first fault to `watch` (NULL: who calls looks for itself). */
 bool bl_train_measure(belay_context *context, belay_tensor logits, belay_tensor loss, belay_tensor labels,
-                      bl_train_room *room, bl_train_figures *figures, belay_evaluation *confusion);
+                      const bl_train_watch *watch, bl_train_room *room, bl_train_figures *figures,
+                      belay_evaluation *confusion);
 
 /* Walks one epoch of `batches` in eval mode without recording; batches that fault are left out and counted.  `told` of
  * the watch that is set is called for each.  Ends early, with *stopped, when *stop asks.  out->confusion is allocated

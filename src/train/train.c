@@ -385,6 +385,7 @@ belay_code belay_train(belay_module *model, belay_optimizer *optimizer, belay_da
     bl_module_hold(model);
     bl_optim_hold(optimizer);
     int here = bl_place_go(t.context, bl_module_place(model));
+    (void)bl_place_settle(t.context, NULL); /* faults in flight are no batch's */
     belay_code code = run(&t, options);
     *result = result_of(&t, code);
     close_trainer(&t);

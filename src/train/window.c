@@ -25,7 +25,7 @@ static bool run_micro_batch(bl_trainer *t, const belay_batch *batch, bl_train_fi
     if (!*faulted)
         belay_backward(loss);
     if (!*faulted)
-        bl_train_measure(t->context, logits, loss, batch->labels, &t->room, figures, NULL);
+        bl_train_measure(t->context, logits, loss, batch->labels, NULL, &t->room, figures, NULL);
     belay_scope_close(scope);
     return !*faulted;
 }

@@ -134,6 +134,97 @@ static void a_checkpoint_goes_from_device_to_device(void **state)
     empty_folder(folder);
 }
 
+/* ---- faults that come late --------------------------------------------------------------------------------------------- */
+
+/* Everything that a device tells of a bad sample in an evaluation, a bad row in a prediction, and ids that were bad
+ * before either. */
+typedef struct late {
+    belay_evaluation evaluation;
+    belay_prediction prediction[2];
+    char text[8192];
+    int64_t n_trained, n_skipped;
+} late;
+
+static late find_late(const char *device)
+{
+    static told t;
+    late l = {0};
+    belay_context *context;
+    samples data = {.seed = 11, .plant = {.sample = -1}}, valid = {.seed = 12, .plant = {10, 2, VOCABULARY + 3}};
+    int64_t rows[2 * SEQ] = {1, 2, 3, 4, 5, 6, 7, 8, 9, VOCABULARY, 1, 1};
+    open_told(&t, (belay_options){.device = device}, &context);
+    belay_module *model = small_model(context, false);
+    belay_optimizer *adam = belay_adam(model, &(belay_adam_options){.lr = 0.02});
+    belay_tensor table = belay_tensor_name_set(belay_ones(context, BELAY_F32, belay_shape2(2, 2)), "table");
+    belay_tensor bad = belay_tensor_from(context, BELAY_I64, belay_shape1(1), &(int64_t){7}, sizeof(int64_t));
+    belay_tensor_name_set(bad, "bad");
+    belay_site_push(context, "before");
+    (void)belay_embedding(table, bad, NULL);
+    belay_site_pop(context);
+    belay_train_result result;
+    belay_train_options options = {.epochs = 1, .batch = BATCH, .description = small_description(false)};
+    assert_int_equal(belay_train(model, adam, open_samples(context, &data, 16), &options, &result), BELAY_OK);
+    l.n_trained = result.n_steps;
+    l.n_skipped = result.n_skipped;
+    belay_site_push(context, "before");
+    (void)belay_embedding(table, bad, NULL);
+    belay_site_pop(context);
+    belay_site_push(context, "evaluation");
+    assert_int_equal(belay_evaluate(model, open_samples(context, &valid, 20), 8, &l.evaluation), BELAY_OK);
+    belay_site_pop(context);
+    belay_site_push(context, "before");
+    (void)belay_embedding(table, bad, NULL);
+    belay_site_pop(context);
+    belay_site_push(context, "prediction");
+    assert_int_equal(belay_predict(model, rows, 2, SEQ, l.prediction), BELAY_OK);
+    belay_site_pop(context);
+    memcpy(l.text, t.text, sizeof l.text - 1);
+    belay_close(context);
+    return l;
+}
+
+/* Without the lines and words by which an asynchronous device tells more. */
+static void strip(char *text, const char *device)
+{
+    char *to = text;
+    for (char *from = text; *from != '\0';) {
+        size_t n = strcspn(from, "\n") + 1;
+        char *launch = strstr(from, ", launch ");
+        bool is_extra = strncmp(from, "    surfaced at: ", 17) == 0;
+        size_t keep = launch != NULL && launch < from + n ? (size_t)(launch - from) : n - 1;
+        if (!is_extra) {
+            memmove(to, from, keep);
+            to += keep;
+            if (keep > strlen(device) && memcmp(to - strlen(device), device, strlen(device)) == 0)
+                to -= strlen(device);
+            *to++ = '\n';
+        }
+        from += n;
+    }
+    *to = '\0';
+}
+
+static void a_fault_that_comes_with_the_values_is_told_of_its_batch_and_row(void **state)
+{
+    (void)state;
+    late cpu = find_late("cpu"), sim = find_late("sim:1");
+    assert_int_equal(cpu.evaluation.n_faulted_batches, 1);
+    assert_int_equal(sim.evaluation.n_faulted_batches, 1);
+    assert_int_equal(sim.evaluation.n_samples, 12);
+    assert_true(sim.evaluation.loss == cpu.evaluation.loss);
+    assert_int_equal(sim.prediction[0].class_id, cpu.prediction[0].class_id);
+    assert_int_equal(sim.prediction[1].class_id, -1);
+    assert_int_equal(sim.prediction[1].code, BELAY_INDEX_RANGE);
+    assert_int_equal(sim.n_trained, cpu.n_trained);
+    assert_int_equal(sim.n_skipped, 0);
+    assert_int_equal(cpu.n_skipped, 0);
+    strip(cpu.text, "cpu");
+    strip(sim.text, "sim:1");
+    assert_words_equal(sim.text, cpu.text);
+    belay_evaluation_fini(&cpu.evaluation);
+    belay_evaluation_fini(&sim.evaluation);
+}
+
 /* ---- batches of a loop of one's own ---------------------------------------------------------------------------------- */
 
 static void a_batch_on_another_device_than_its_model_is_refused_with_what_to_do(void **state)
@@ -225,6 +316,7 @@ static void place_move_lets_a_loop_of_one_s_own_go_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fault_that_comes_with_the_values_is_told_of_its_batch_and_row),
         cmocka_unit_test(a_model_on_another_device_than_the_current_one_trains_as_on_the_cpu),
         cmocka_unit_test(a_run_resumes_on_another_device_as_if_it_had_not_stopped),
         cmocka_unit_test(a_checkpoint_goes_from_device_to_device),
