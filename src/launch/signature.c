@@ -89,7 +89,7 @@ static bool parse_items(bl_signature *s, bl_skeleton skeleton, const char *head,
         if (head[i] == ',' || head[i] == '1')
             continue;
         int symbol = symbol_of(s, head[i]), part = s->n_items - 1;
-        if (symbol < 0)
+        if (symbol < 0 || s->item_length[part] == BL_MAX_RANK)
             return false;
         s->item[part][s->item_length[part]++] = symbol;
     }

@@ -244,7 +244,7 @@ static bool make_parts(belay_optimizer *o, const bl_optim_list *list)
 
 belay_optimizer *bl_optim_new(belay_context *context, const bl_optim_list *list, const bl_optim_rule *rule)
 {
-    int64_t n = list->n;
+    int64_t n = list->parameter != NULL ? list->n : 0;
     if (n < 1) {
         bl_context_raise(context, BELAY_CONF_MISSING, "an optimizer needs a parameter; %" PRId64 " were given", n);
         return NULL;

@@ -506,6 +506,7 @@ static void a_signature_that_is_none_is_refused(void **state)
                                       "N/-3: x[N]",
                                       "N/: x[N]",
                                       "N,M: x[NM]",
+                                      "NNNNNNNNN: x[N]",
                                       "N: x[N]*",
                                       "N: a_name_that_is_much_too_long[N]",
                                       "N: x[ABCDEFGHI]",

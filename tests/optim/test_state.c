@@ -131,6 +131,8 @@ static void parameters_that_cannot_be_updated_are_refused(void **state)
     assert_headline("belay: parameter 0 of an optimizer is nil (conf.missing)\n");
     belay_sgd_over(context, NULL, 0, &options);
     assert_headline("belay: an optimizer needs a parameter; 0 were given (conf.missing)\n");
+    belay_sgd_over(context, NULL, 3, &options);
+    assert_headline("belay: an optimizer needs a parameter; 0 were given (conf.missing)\n");
     belay_sgd_over(context, &dead, 1, &options);
     assert_non_null(strstr(told, "(life.stale)"));
     belay_close(context);
