@@ -3,6 +3,7 @@
 #include "fuzz_support.h"
 
 #include "report/journal.h"
+#include "triage/journal_launch.h"
 
 static void check_launch(const bl_journal_reader *reader, uint64_t serial)
 {
@@ -18,6 +19,23 @@ static void check_launch(const bl_journal_reader *reader, uint64_t serial)
         fuzz_require(launch.operand[k].rank <= BL_MAX_RANK, "an operand has no more axes than its record");
     bl_journal_reader_describe_site(reader, launch.site, words, sizeof words);
     fuzz_require(strlen(words) < sizeof words, "a site's words fit");
+}
+
+static void check_streams(const bl_journal_reader *reader)
+{
+    bl_stream_record row;
+    bl_text words = {0};
+    int n = bl_journal_reader_n_streams(reader);
+    fuzz_require(n >= 0 && n <= BL_TABLE_STREAMS, "there are no more streams than a table has rows");
+    fuzz_require(!bl_journal_reader_stream(reader, -1, &row) && !bl_journal_reader_stream(reader, n, &row),
+                 "rows lie inside of the table");
+    for (int i = 0; i < n; i++)
+        if (bl_journal_reader_stream(reader, i, &row))
+            fuzz_require(memchr(row.device, '\0', sizeof row.device) != NULL, "a device's name ends");
+    bl_journal_streams_tell(reader, &words);
+    for (const char *at = bl_text_get(&words); *at != '\0'; at++)
+        fuzz_require(*at == '\n' || (unsigned char)*at >= ' ', "no byte of a journal reaches a terminal as a command");
+    bl_text_fini(&words);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -36,6 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         bl_journal_reader_storage(reader, serial, &storage);
         bl_journal_reader_storage(reader, head->n_storages - serial, &storage);
     }
+    check_streams(reader);
     int64_t n = bl_journal_reader_n_places(reader);
     fuzz_require(n >= 0 && (uint64_t)n <= size / sizeof(bl_storage_record), "places lie inside of the file");
     for (int64_t place = -1; place <= n; place++) {

@@ -2,6 +2,8 @@
 /* The journal: what a process that was killed in the middle of a step leaves behind. */
 #include "support/told.h"
 
+#include <belay/devices.h>
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -275,6 +277,101 @@ static void a_context_closed_in_order_says_so(void **state)
     bl_journal_reader_close(reader);
 }
 
+/* ---- streams --------------------------------------------------------------------------------------------------------- */
+
+static bl_journal_reader *opened(void)
+{
+    bl_journal_reader *reader;
+    bl_error error;
+    assert_int_equal(bl_journal_reader_open(path, &reader, &error), BELAY_OK);
+    return reader;
+}
+
+static bl_stream_record stream_of(const bl_journal_reader *reader, int row)
+{
+    bl_stream_record stream;
+    assert_true(bl_journal_reader_stream(reader, row, &stream));
+    return stream;
+}
+
+static void a_launch_on_cpu_has_ended_when_its_call_returns(void **state)
+{
+    (void)state;
+    belay_context *context = belay_open(&(belay_options){.journal = path});
+    for (uint64_t n = 1; n <= 3; n++) {
+        belay_zeros(context, BELAY_F32, belay_shape1(1));
+        bl_journal_reader *reader = opened();
+        bl_launch_record launch;
+        assert_true(bl_journal_reader_launch(reader, 0, &launch));
+        bl_stream_record stream = stream_of(reader, (int)launch.stream);
+        assert_int_equal(launch.number, n);
+        assert_int_equal(stream.passed, n);
+        assert_string_equal(stream.device, "cpu");
+        assert_true(stream.is_synchronous);
+        bl_journal_reader_close(reader);
+    }
+    assert_int_equal(belay_close(context), 0);
+}
+
+static void a_software_device_shows_how_far_each_stream_has_got(void **state)
+{
+    (void)state;
+    belay_context *context = belay_open(&(belay_options){.device = "sim:0", .journal = path});
+    belay_stream side = belay_stream_open(context, "side");
+    belay_zeros(context, BELAY_F32, belay_shape1(1));
+    (void)belay_stream_use(side);
+    belay_zeros(context, BELAY_F32, belay_shape1(1));
+    belay_zeros(context, BELAY_F32, belay_shape1(1));
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    bl_journal_reader *reader = opened();
+    for (int row = 0; row < 2; row++) {
+        bl_stream_record stream = stream_of(reader, row);
+        assert_int_equal(stream.number, row);
+        assert_int_equal(stream.put, row + 1);
+        assert_int_equal(stream.passed, row + 1);
+        assert_string_equal(stream.device, "sim:0");
+        assert_string_equal(bl_journal_reader_text(reader, stream.name), row == 0 ? "" : "side");
+        assert_false(stream.is_synchronous);
+    }
+    bl_launch_record launch;
+    assert_true(bl_journal_reader_launch(reader, 0, &launch));
+    assert_int_equal(launch.number, 2);
+    bl_stream_record closed;
+    bl_journal_reader_close(reader);
+    belay_stream_close(side);
+    reader = opened();
+    assert_false(bl_journal_reader_stream(reader, 1, &closed));
+    bl_journal_reader_close(reader);
+    /* Another stream in its row and under its number counts on, and its launches begin behind. */
+    (void)belay_stream_open(context, NULL);
+    reader = opened();
+    bl_stream_record next = stream_of(reader, 1);
+    assert_int_equal(next.opened_after, 3);
+    assert_int_equal(next.passed, 2);
+    assert_int_equal(next.put, 2);
+    bl_journal_reader_close(reader);
+    assert_int_equal(belay_close(context), 0);
+}
+
+static void a_launch_of_no_items_or_one_that_was_refused_is_in_no_stream(void **state)
+{
+    (void)state;
+    belay_context *context = belay_open(&(belay_options){.device = "sim:0", .journal = path});
+    belay_zeros(context, BELAY_F32, belay_shape1(0));
+    bl_journal_reader *reader = opened();
+    bl_launch_record launch;
+    if (bl_journal_reader_launch(reader, 0, &launch)) /* an empty tensor may need no launch at all */
+        assert_int_equal(launch.number, 0);
+    bl_journal_reader_close(reader);
+    belay_ones(context, BELAY_F32, belay_shape1(1));
+    bl_journal_launch_refused(context->journal, context->n_launches);
+    reader = opened();
+    assert_true(bl_journal_reader_launch(reader, 0, &launch));
+    assert_int_equal(launch.number, 0);
+    bl_journal_reader_close(reader);
+    assert_int_equal(belay_close(context), 0);
+}
+
 /* ---- tables that are full -------------------------------------------------------------------------------------------- */
 
 static void more_storages_than_the_table_holds_are_counted(void **state)
@@ -359,6 +456,10 @@ static void read_everything(const bl_journal_reader *reader)
         if (serial == 0)
             bl_journal_reader_describe_site(reader, launch.site, words, sizeof words);
     }
+    bl_stream_record stream;
+    for (int row = -1; row <= bl_journal_reader_n_streams(reader); row++)
+        if (bl_journal_reader_stream(reader, row, &stream))
+            assert_true(row >= 0 && row < BL_TABLE_STREAMS && strlen(stream.device) < sizeof stream.device);
     int64_t n = bl_journal_reader_n_places(reader);
     for (int64_t place = 0; place < n; place += 1 + n / 50)
         bl_journal_reader_alive(reader, place, &storage);
@@ -425,6 +526,14 @@ static void a_file_that_is_no_journal_is_refused_with_the_reason(void **state)
     assert_int_equal(pwrite(fd, &other, sizeof other, 0), sizeof other);
     refused("its records have another size\n");
     other = head;
+    other.stream_bytes -= 8;
+    assert_int_equal(pwrite(fd, &other, sizeof other, 0), sizeof other);
+    refused("its records have another size\n");
+    other = head;
+    other.streams.n_bytes = UINT64_MAX / 2;
+    assert_int_equal(pwrite(fd, &other, sizeof other, 0), sizeof other);
+    refused("a section lies outside of the file\n");
+    other = head;
     other.alive.offset = UINT64_MAX - 7;
     assert_int_equal(pwrite(fd, &other, sizeof other, 0), sizeof other);
     refused("a section lies outside of the file\n");
@@ -485,6 +594,9 @@ int main(void)
         TEST(storages_alive_are_births_without_deaths),
         TEST(what_lives_long_is_listed_after_the_rings_have_wrapped),
         TEST(a_context_closed_in_order_says_so),
+        TEST(a_launch_on_cpu_has_ended_when_its_call_returns),
+        TEST(a_software_device_shows_how_far_each_stream_has_got),
+        TEST(a_launch_of_no_items_or_one_that_was_refused_is_in_no_stream),
         TEST(more_storages_than_the_table_holds_are_counted),
         TEST(a_full_table_of_texts_gives_no_text_and_no_fault),
         TEST(a_label_is_found_in_the_journal),

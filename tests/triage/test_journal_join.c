@@ -198,6 +198,62 @@ static void an_error_beside_a_journal_is_the_verdict(void **state)
     bl_explain_free(explain);
 }
 
+/* ---- streams --------------------------------------------------------------------------------------------------------- */
+
+static void put(bl_journal *journal, uint64_t serial, uint32_t stream, uint64_t number)
+{
+    launch(journal, serial, 1, 0, 0);
+    bl_launch_record *r = bl_journal_launch(journal, serial);
+    r->stream = stream;
+    r->number = number;
+    bl_journal_launched(journal, r, serial);
+}
+
+/* Row 0 had another stream before; 1 has copies only; 2 has a name that is no text for a terminal; 3 is closed. */
+static void write_streams(void)
+{
+    static const char *const ops[] = {"none", "add"};
+    bl_journal *journal;
+    assert_int_equal(bl_journal_open(journal_path, ops, 2, &journal, NULL), BELAY_OK);
+    bl_stream_record row = {.device = "sim:0", .number = 1};
+    (void)bl_journal_stream_open(journal, 0, &row);
+    put(journal, 1, 0, 9);
+    row.put = row.passed = 9;
+    bl_stream_record *at = bl_journal_stream_open(journal, 0, &row);
+    put(journal, 2, 0, 10);
+    put(journal, 3, 0, 0);
+    at->passed = 10;
+    (void)bl_journal_stream_open(journal, 1, &(bl_stream_record){.device = "sim:1", .put = 3, .passed = 1});
+    (void)bl_journal_stream_open(
+        journal, 2, &(bl_stream_record){.device = "\033[31m", .number = 2, .name = bl_journal_text(journal, "a\nb")});
+    put(journal, 4, 2, 2);
+    (void)bl_journal_stream_open(journal, 3, &(bl_stream_record){.device = "sim:1", .number = 3, .put = 5});
+    bl_journal_stream_close(journal, 3);
+    _exit(0);
+}
+
+static void streams_are_told_with_what_they_hold_and_nothing_of_a_former_one(void **state)
+{
+    int status;
+    (void)state;
+    pid_t child = fork();
+    if (child == 0)
+        write_streams();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    bl_explain *explain = explained();
+    expect_lines(explain, "    sim:0, stream 1: nothing in flight\n"
+                          "        #2 add in classifier at train.c:88, epoch 1, batch 2, step 1: ended\n"
+                          "        #3 add in classifier at train.c:88, epoch 1, batch 3, step 1: put nothing into the "
+                          "stream\n"
+                          "    sim:1, default stream: 2 commands (copies, waits) in flight\n"
+                          "    \\x1B[31m, stream a\\x0Ab: 1 launch and 1 other command (a copy or a wait) in flight\n"
+                          "        #4 add in classifier at train.c:88, epoch 1, batch 4, step 2: queued\n"
+                          "    of all streams: 1 launch and 3 other commands (copies, waits) in flight\n");
+    assert_string_equal(fact(explain, "in_flight"), "1");
+    assert_string_equal(fact(explain, "launch_state"), "queued");
+    bl_explain_free(explain);
+}
+
 /* ---- addresses --------------------------------------------------------------------------------------------------------- */
 
 static void expect_address(uint64_t address, const char *expected)
@@ -382,6 +438,7 @@ int main(void)
         JOIN_TEST(a_journal_closed_in_order_is_no_fault),
         JOIN_TEST(a_journal_never_closed_tells_what_the_process_was_doing),
         JOIN_TEST(an_error_beside_a_journal_is_the_verdict),
+        JOIN_TEST(streams_are_told_with_what_they_hold_and_nothing_of_a_former_one),
         JOIN_TEST(an_address_is_told_inside_behind_and_before_its_tensor),
         JOIN_TEST(an_address_of_a_freed_tensor_is_told_beside_its_neighbour_that_lives),
         JOIN_TEST(of_two_tensors_at_one_place_the_living_one_is_told),
