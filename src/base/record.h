@@ -24,11 +24,13 @@
 
 #ifdef BELAY_SMALL /* tiny limits, to give bugs a chance */
 #define BL_RING_FAULTS   4
+#define BL_RING_WINDOWS  2
 #define BL_RING_LAUNCHES 4
 #define BL_RING_STORAGES 8
 #define BL_TABLE_ALIVE   16
 #else
 #define BL_RING_FAULTS   64
+#define BL_RING_WINDOWS  4
 #define BL_RING_LAUNCHES 1024
 #define BL_RING_STORAGES 8192
 #define BL_TABLE_ALIVE   4096
@@ -53,13 +55,27 @@ typedef struct bl_fault_record {
     uint16_t axis;      /* custom: of the coordinate; there `element` is an item and `got` is what the kernel noted */
 } bl_fault_record;
 
+/* What a window's end came to, as its decision on the device publishes it. */
+enum {
+    BL_WINDOW_OPEN,      /* nothing yet */
+    BL_WINDOW_APPLIED,   /* the step was */
+    BL_WINDOW_FAULTED,   /* refused: the gate was closed */
+    BL_WINDOW_OVERFLOWED /* refused, and with it the chunk of the gradients that is not finite: this + its number, and
+                            the number of all where none is but the norm */
+};
+
+/* A window's words.  The window after the next takes those of one that the host has heard of. */
+typedef struct bl_window_words {
+    uint32_t gate; /* nonzero: the window has a fault, updates write nothing */
+    uint32_t outcome;
+} bl_window_words;
+
 /* Written by kernels, read by the host at a fence; on CUDA it lies in mapped host memory. */
 typedef struct bl_fault_ring {
     uint64_t claimed; /* a bit a slot, set by the kernel that takes it, cleared by the host that has read it */
     uint64_t dropped; /* launches that got no record */
-    uint32_t gate;    /* nonzero: the window has a fault, updates write nothing */
-    uint32_t found_inf;
-    uint64_t reserved[5];
+    bl_window_words window[BL_RING_WINDOWS];
+    uint64_t reserved[6 - BL_RING_WINDOWS];
     bl_fault_record record[BL_RING_FAULTS];
 } bl_fault_ring;
 

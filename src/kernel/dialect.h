@@ -29,9 +29,16 @@
 #ifdef __CUDACC__
 #define BL_FN       static __device__ __forceinline__
 #define BL_RESTRICT __restrict__
+/* A word for the host, behind all that was written before it. */
+#define BL_PUBLISH(word, value)                                                                                        \
+    do {                                                                                                               \
+        __threadfence_system();                                                                                        \
+        *(volatile uint32_t *)(word) = (value);                                                                        \
+    } while (0)
 #else
-#define BL_FN       static inline __attribute__((always_inline, unused))
-#define BL_RESTRICT restrict
+#define BL_FN                   static inline __attribute__((always_inline, unused))
+#define BL_RESTRICT             restrict
+#define BL_PUBLISH(word, value) __atomic_store_n((word), (value), __ATOMIC_RELEASE)
 #endif
 
 #ifdef BELAY_SMALL
@@ -87,6 +94,7 @@ typedef struct bl_launch {
     int64_t work;              /* element operations, roughly: how many threads are worth it */
     int policy;                /* belay_index_policy: RAISE, CLAMP or ZERO */
     bool gates;                /* a bad index closes the window's gate */
+    uint8_t window;            /* whose words in the ring: of the window that it belongs to */
     bl_operand operand[BL_MAX_OPERANDS];
     bl_params params;
     struct bl_custom *custom; /* a kernel of the user's own, in kernel/custom.h */

@@ -42,16 +42,21 @@ BL_FN void BL_(optim_prepare)(const bl_launch *l, int64_t row, bl_bad *bad)
         return;
     const double *partial = BL_PTR(double, 0);
     double *state = BL_PTR(double, 1), sum = 0;
-    for (int64_t i = 0; i < l->dim[0]; i++)
+    int64_t n_good = 0; /* chunks in front of the first that is not finite */
+    for (int64_t i = 0; i < l->dim[0]; i++) {
         sum += partial[i];
+        n_good += n_good == i && partial[i] - partial[i] == 0;
+    }
     double norm = sqrt(sum) * l->params.f[6];
-    bool finite = norm - norm == 0, faulted = l->ring->gate != 0;
+    bl_window_words *window = &l->ring->window[l->window];
+    bool finite = norm - norm == 0, faulted = window->gate != 0;
     state[4] = norm;
     state[0] = finite && !faulted;
     state[6] += faulted;
     state[7] += !faulted && !finite;
-    if (!faulted && !finite)
-        l->ring->found_inf = 1;
+    BL_PUBLISH(&window->outcome, faulted  ? BL_WINDOW_FAULTED
+                                 : finite ? BL_WINDOW_APPLIED
+                                          : BL_WINDOW_OVERFLOWED + (uint32_t)n_good);
     if (state[0] == 0)
         return;
     double clip = l->params.f[5] > 0 ? l->params.f[5] / (norm + 1e-6) : 1;

@@ -118,6 +118,7 @@ static void fill(bl_flight *f, const bl_call *call, const bl_proof *p)
     f->op = call->op;
     f->is_backward = call->is_backward || context->in_backward;
     f->gates = p->launch.gates;
+    f->window = context->window;
     f->site = call->site != 0 ? call->site : context->site;
     f->layer = call->layer != 0 ? call->layer : context->layer_text;
     f->step = context->step;
@@ -255,14 +256,15 @@ static int by_launch(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The faults that the host has waited for, in the order of their launches. */
-static void tell_all(belay_context *context)
+/* The faults that the host has waited for, and those of launches up to that one, in the order of their launches. */
+static void tell_all(belay_context *context, uint64_t upto)
 {
     struct bl_flights *flights = context->flights;
     bl_flight *told[BL_RING_LAUNCHES] = {0};
     int n = 0;
     for (int i = 0; i < BL_RING_LAUNCHES && n < flights->n_records; i++)
-        if (flights->ring[i].has_record && is_waited_for(context, &flights->ring[i]))
+        if (flights->ring[i].has_record &&
+            (flights->ring[i].serial <= upto || is_waited_for(context, &flights->ring[i])))
             told[n++] = &flights->ring[i];
     qsort(told, (size_t)n, sizeof(bl_flight *), by_launch);
     for (int i = 0; i < n; i++)
@@ -309,18 +311,20 @@ static void land_all(belay_context *context)
     }
 }
 
-static void look(belay_context *context)
+static void look_upto(belay_context *context, uint64_t launch)
 {
     struct bl_flights *flights = context->flights;
     if (flights->is_looking) /* telling reads values, which looks */
         return;
     flights->is_looking = true;
     collect(context);
-    tell_all(context);
+    tell_all(context, launch);
     tell_losses(context);
     land_all(context);
     flights->is_looking = false;
 }
+
+static void look(belay_context *context) { look_upto(context, 0); }
 
 /* Uses that are remembered of memory which only flights hold. */
 static void forget_stream(belay_context *context, int number)
@@ -345,8 +349,11 @@ static void close_flights(belay_context *context)
 
 bool bl_flight_make_room(belay_context *context, uint64_t serial)
 {
-    static const bl_fence_hooks hooks = {
-        .look = look, .tell_loss = tell_loss, .forget_stream = forget_stream, .close = close_flights};
+    static const bl_fence_hooks hooks = {.look = look,
+                                         .look_upto = look_upto,
+                                         .tell_loss = tell_loss,
+                                         .forget_stream = forget_stream,
+                                         .close = close_flights};
     if (context->flights == NULL) {
         context->flights = bl_alloc(1, sizeof *context->flights);
         if (context->flights == NULL) {

@@ -3,8 +3,9 @@
  * that its fault is learned its tensors may be dead, its batch gone and the program elsewhere.  A flight holds the
  * storages that the report reads bad values from.
  *
- * A fault is told when the host has waited for its launch, never before, even if its record is there already: so the
- * same program is told the same, in the order of its launches, on every run.
+ * A fault is told when the host has waited for its launch, or has seen that the end of its window was decided on the
+ * device; never before, even if its record is there already.  So the same program is told the same, in the order of its
+ * launches, on every run; only how late depends on the device.
  *
  * Flights lie in a ring as long as the journal's ring of launches.  The place of a launch that has not ended is taken
  * again all the same: the host waits for it, which is counted, and tells its fault. */
@@ -26,7 +27,8 @@ typedef struct bl_flight {
     uint64_t number; /* of the command in its stream */
     int op;
     bool is_backward;
-    bool gates;     /* its faults close the window's gate */
+    bool gates; /* its faults close the window's gate */
+    uint64_t window;
     uintptr_t site; /* 0: where the call stands that tells */
     uint32_t layer;
     uint64_t step;

@@ -12,6 +12,7 @@
 #include "kernel/custom.h"
 #include "launch/flight.h"
 #include "tensor/timeline.h"
+#include "tensor/window.h"
 
 /* Which command of its stream the launch will be; on a synchronous device launches are counted. */
 static uint64_t next_number(belay_context *context, const bl_proof *p)
@@ -243,6 +244,7 @@ bool bl_launch_submit(bl_call *call, bl_proof *p)
     l->params = call->params;
     l->policy = call->policy != BELAY_INDEX_DEFAULT ? call->policy : context->policy;
     l->gates = context->recording || context->is_gating;
+    l->window = bl_window_place(context->window);
     l->ring = context->ring;
     l->serial = ++context->n_launches;
     l->step = (uint32_t)context->step;

@@ -140,6 +140,7 @@ static void describe_flight(const belay_context *context, const bl_flight *fligh
         bl_custom_describe(flight->custom, f);
     f->is_backward = flight->is_backward;
     f->gating = flight->gates ? 1 : -1;
+    f->window = flight->window;
     if (flight->layer != 0)
         snprintf(f->layer, sizeof f->layer, "%s", bl_journal_text_get(context->journal, flight->layer));
     if (flight->site != 0)

@@ -22,7 +22,8 @@ typedef struct bl_commit_hook {
 void bl_optim_hook_add(belay_context *context, bl_commit_hook *hook);
 void bl_optim_hook_remove(belay_context *context, bl_commit_hook *hook);
 
-enum { BL_OPTIM_MAX_MOMENTS = 3, BL_OPTIM_STATE = 8 };
+/* A chunk is the elements of a gradient whose squares make one partial sum: the row's items. */
+enum { BL_OPTIM_MAX_MOMENTS = 3, BL_OPTIM_STATE = 8, BL_OPTIM_CHUNK = 1024 };
 
 /* Places in the state tensor; written by kernel/optim.h, where they are described. */
 enum {
@@ -70,7 +71,8 @@ struct belay_optimizer {
     belay_tensor used, t, state, partial;
     bl_optim_entry *entry;
     int64_t n_entries;
-    int n_uses; /* calls that work with it and have not ended: it is not freed meanwhile */
+    int n_uses;         /* calls that work with it and have not ended: it is not freed meanwhile */
+    bool has_gradients; /* those of the window that is told now are still there */
 };
 
 void bl_optim_hold(belay_optimizer *optimizer);
@@ -95,8 +97,7 @@ belay_optimizer *bl_optim_adam(belay_context *context, const bl_optim_list *list
                                bool is_decoupled);
 belay_optimizer *bl_optim_nil(void);
 
-/* Warnings of a refused step. */
-void bl_optim_tell_window_lost(belay_optimizer *optimizer);
-void bl_optim_tell_overflow(belay_optimizer *optimizer);
+/* A window that has ended: its faults are history, or a warning says why its step was refused. */
+void bl_optim_tell_window(belay_context *context, const bl_window *window, uint32_t outcome);
 
 #endif

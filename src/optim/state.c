@@ -7,8 +7,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "optim/optim.h"
-
-enum { CHUNK = 1024 }; /* elements of a gradient whose squares make one partial sum: the row's items */
+#include "tensor/window.h"
 
 static void drop_parameter(belay_context *context, bl_optim_parameter *p)
 {
@@ -50,6 +49,9 @@ void belay_optimizer_free(belay_optimizer *o)
                          "an optimizer was freed inside of its own step, or of the training that uses it");
         return;
     }
+    for (uint64_t w = context->first_window; w < context->window; w++)
+        if (context->windows[bl_window_place(w)].optimizer == o)
+            bl_window_settle(context, NULL);
     bl_context_forget(context, o);
     optimizer_free(o);
 }
@@ -133,7 +135,7 @@ static bool make_moments(belay_optimizer *o, bl_optim_parameter *p, const char *
 static int64_t n_chunks(const bl_optim_parameter *p)
 {
     int64_t n = belay_tensor_n_elements(p->leaf);
-    return n / CHUNK + (n % CHUNK != 0);
+    return n / BL_OPTIM_CHUNK + (n % BL_OPTIM_CHUNK != 0);
 }
 
 /* The partial sums of all gradients in one tensor, and each parameter's part of it. */
@@ -255,6 +257,7 @@ belay_optimizer *bl_optim_new(belay_context *context, const bl_optim_list *list,
         o->context = context;
         o->rule = *rule;
         o->divisor = 1;
+        context->tell_window = bl_optim_tell_window;
         set_prepare(o);
         if (make_parts(o, list) && bl_context_adopt(context, o, optimizer_free))
             return o;

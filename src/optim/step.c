@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a window: norms, the decision on the device, updates, ages; then the host looks.
+/* The end of a window: norms, the decision on the device, updates, ages.  Then the host looks at what was decided, and
+ * waits for nothing: on an asynchronous device it may hear of it some steps later, or at the next fence.
  *
  * Whether the step is applied is decided by one kernel (optim_prepare) and read by the others from device memory: this
  * file launches the same kernels either way and never decides itself. */
@@ -7,6 +8,7 @@
 
 #include "base/checked.h"
 #include "optim/optim.h"
+#include "tensor/window.h"
 
 /* ---- hooks ----------------------------------------------------------------------------------------------------------- */
 
@@ -38,8 +40,6 @@ static void run_hooks(belay_optimizer *o)
 }
 
 /* ---- launches -------------------------------------------------------------------------------------------------------- */
-
-static bl_fault_ring *ring_of(const belay_context *context) { return context->ring; }
 
 static void refuse_moved(const belay_optimizer *o, const bl_slot *leaf, const bl_slot *flat)
 {
@@ -154,7 +154,7 @@ static void gather(const belay_optimizer *o)
 static bool launch(belay_optimizer *o)
 {
     if (!collect(o) || !run_squares(o))
-        ring_of(o->context)->gate = 1;
+        *bl_window_gate(o->context) = 1;
     gather(o);
     if (!run_prepare(o))
         return false;
@@ -174,22 +174,23 @@ static bool read_state(const belay_optimizer *o, double state[BL_OPTIM_STATE])
     return bl_place_read(o->context, slot, 0, state, BL_OPTIM_STATE * (int64_t)sizeof *state) == BELAY_OK;
 }
 
-/* The host learns what the device decided. */
-static void look(belay_optimizer *o)
+/* Whether the decision has been made when its launch returns; else the host hears of it later. */
+static bool is_decided_at_once(const belay_optimizer *o)
 {
-    double state[BL_OPTIM_STATE];
-    (void)bl_place_settle(o->context, "an optimizer's step was looked at"); /* the read says what is lost */
-    if (!read_state(o, state))
-        return;
-    if (state[BL_OPTIM_APPLY] != 0)
-        bl_context_commit(o->context);
-    else if (ring_of(o->context)->gate != 0)
-        bl_optim_tell_window_lost(o);
-    else
-        bl_optim_tell_overflow(o);
+    const bl_slot *state = bl_slot_get(o->context, o->state);
+    return o->context->launch_blocking || state == NULL || !bl_place_is_asynchronous(o->context, state->storage->place);
 }
 
-/* A window that faulted is lost whole: gradients of leaves that another optimizer would step are of it, too. */
+static bool have_gradients(const belay_context *context)
+{
+    for (int64_t s = 1; s < context->n_slots; s++) {
+        const bl_slot *slot = bl_slot_at(context, (uint32_t)s);
+        if (slot->is_alive && !belay_tensor_is_nil(slot->grad))
+            return true;
+    }
+    return false;
+}
+
 static void drop_all_gradients(belay_context *context)
 {
     for (int64_t s = 1; s < context->n_slots; s++) {
@@ -202,29 +203,20 @@ static void drop_all_gradients(belay_context *context)
     }
 }
 
-static void clear_gradients(belay_optimizer *o)
+/* A window that faulted is lost whole: gradients of leaves that another optimizer would step are of it, too.  Only for
+ * their sake the host has to know. */
+static void clear_gradients(belay_optimizer *o, uint64_t window, bool is_known)
 {
-    if (ring_of(o->context)->gate != 0)
-        drop_all_gradients(o->context);
+    belay_context *context = o->context;
     for (int64_t i = 0; i < o->n; i++) {
-        if (bl_slot_get(o->context, o->parameter[i].leaf) != NULL)
+        if (bl_slot_get(context, o->parameter[i].leaf) != NULL)
             belay_tensor_grad_clear(o->parameter[i].leaf);
         o->parameter[i].grad_flat = (belay_tensor){0};
     }
-}
-
-/* The next window starts clean: its gate is open, nothing is collected. */
-static void open_window(belay_optimizer *o)
-{
-    belay_context *context = o->context;
-    bl_fault_ring *ring = ring_of(context);
-    (void)bl_place_settle(context, "an optimizer's window ended"); /* nothing closes this gate any more */
-    clear_gradients(o);
-    ring->gate = 0;
-    ring->found_inf = 0;
-    context->window_faulted = false;
-    context->window_code = BELAY_OK;
-    context->micro_batch = 0;
+    if (!is_known && have_gradients(context))
+        bl_window_settle(context, "a window ended while leaves of no optimizer, or of another, had gradients");
+    if (__atomic_load_n(&context->ring->window[bl_window_place(window)].gate, __ATOMIC_ACQUIRE) != 0)
+        drop_all_gradients(context);
 }
 
 void belay_optimizer_step(belay_optimizer *o)
@@ -232,14 +224,26 @@ void belay_optimizer_step(belay_optimizer *o)
     if (o == NULL || !BL_ASK(o->context))
         return;
     BL_ENTER(o->context);
+    belay_context *context = o->context;
     bl_optim_hold(o);
     run_hooks(o);
-    belay_scope scope = belay_scope_open(o->context);
-    if (launch(o))
-        look(o);
+    belay_scope scope = belay_scope_open(context);
+    uint64_t window = context->window;
+    if (context->device_options.memory != BL_MEMORY_POOL) /* whose damage is of this window */
+        (void)bl_place_settle(context, "red zones were looked at, at a window's end");
+    bool is_put = launch(o), is_known = !is_put || is_decided_at_once(o);
+    bl_place_look(context); /* at the windows before: this one is told at a later call, however fast the device */
+    if (is_put)
+        bl_window_end(context, o);
+    else
+        bl_window_drop(context);
+    o->has_gradients = is_known;
+    if (is_known)
+        bl_window_look(context);
+    o->has_gradients = false;
     belay_scope_close(scope);
-    open_window(o);
-    o->context->step++;
+    clear_gradients(o, window, is_known);
+    context->step++;
     bl_optim_release(o);
 }
 
@@ -248,7 +252,9 @@ void belay_optimizer_discard(belay_optimizer *o)
     if (o == NULL || !BL_ASK(o->context))
         return;
     BL_ENTER(o->context);
-    open_window(o);
+    uint64_t window = o->context->window;
+    bl_window_drop(o->context);
+    clear_gradients(o, window, true);
 }
 
 void belay_optimizer_divisor_set(belay_optimizer *o, double divisor)
@@ -264,12 +270,13 @@ void belay_optimizer_divisor_set(belay_optimizer *o, double divisor)
 
 /* ---- questions ------------------------------------------------------------------------------------------------------- */
 
-/* A question's own, so that BL_ASK sees who asks. */
+/* A question's own, so that it is known who asks. */
 static inline __attribute__((always_inline)) double state_at(const belay_optimizer *o, int place)
 {
     double state[BL_OPTIM_STATE] = {0};
     if (o == NULL || !BL_ASK(o->context))
         return 0;
+    BL_ENTER(o->context); /* faults surface at it */
     (void)bl_place_settle(o->context, NULL);
     (void)read_state(o, state);
     return state[place];

@@ -27,7 +27,8 @@ typedef struct bl_report_fault {
     char advice[256]; /* empty: the code's own */
     char op[32];
     bool is_backward;
-    int8_t gating; /* of its launch: 1 it closed its window's gate, -1 it did not; 0: as the context is now */
+    int8_t gating;   /* of its launch: 1 it closed its window's gate, -1 it did not; 0: as the context is now */
+    uint64_t window; /* of its launch, where `gating` is not 0 */
     char layer[128];
     char site[256];
     char source[104];     /* the line of source there, "" where it is not known or the site is a label */

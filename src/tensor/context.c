@@ -13,6 +13,7 @@
 #include "tensor/host.h"
 #include "tensor/place.h"
 #include "tensor/timeline.h"
+#include "tensor/window.h"
 
 enum { MAX_CONTEXTS = 4096 };
 
@@ -151,7 +152,7 @@ static void free_oldest_grave(belay_context *context)
 static void close_places(belay_context *context)
 {
     if (context->is_open)
-        (void)bl_place_settle(context, NULL);
+        bl_window_settle(context, NULL);
     if (context->fence_hooks != NULL)
         context->fence_hooks->close(context);
     if (context->trace != NULL)

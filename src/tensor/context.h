@@ -79,6 +79,7 @@ typedef struct bl_scope {
 typedef struct bl_fault_entry {
     belay_fault fault; /* its texts point into `words` */
     char *words;
+    uint64_t window; /* that it belongs to */
 } bl_fault_entry;
 
 enum {
@@ -161,8 +162,9 @@ typedef struct bl_pending {
 
 /* What launch/ does for the rooms below it once something has been launched on an asynchronous device. */
 typedef struct bl_fence_hooks {
-    void (*look)(belay_context *context);                 /* tells the faults that have come to the host */
-    void (*tell_loss)(belay_context *context, int place); /* tells the illegal access that lost a device */
+    void (*look)(belay_context *context);                       /* tells the faults that have come to the host */
+    void (*look_upto)(belay_context *context, uint64_t launch); /* and all up to that launch, which has ended */
+    void (*tell_loss)(belay_context *context, int place);       /* tells the illegal access that lost a device */
     void (*forget_stream)(belay_context *context, int number);
     void (*close)(belay_context *context);
 } bl_fence_hooks;
@@ -175,6 +177,17 @@ typedef struct bl_cause {
     uint32_t layer, epoch, position;
     int code;
 } bl_cause;
+/* A window that has ended and that the host has not heard of: the device decides whether its step is applied. */
+typedef struct bl_window {
+    uint64_t number;
+    struct belay_optimizer *optimizer;
+    bool faulted; /* a fault while recording */
+    belay_code code;
+    uint64_t step;
+    uint32_t epoch, position, micro_batch;
+    uintptr_t site;  /* of its step */
+    uint64_t launch; /* its last one */
+} bl_window;
 
 struct belay_context {
     bool is_open;
@@ -253,10 +266,16 @@ struct belay_context {
     int64_t n_faults;       /* all; kept are the first BL_MAX_FAULTS, and in the last place the one in front */
     int64_t first_fault;    /* number of the first since the last applied step; -1: none */
     belay_code first_code;  /* its code */
+    uint64_t last_faulted;  /* the latest window that a fault belongs to */
     bool window_faulted;    /* a fault while recording since the window began */
     belay_code window_code; /* of the first of them */
     bl_cause causes[BL_MAX_CAUSES];
     uint64_t n_causes;
+    uint64_t window;        /* number of the one at work */
+    uint64_t first_window;  /* of the oldest that is not told; as `window`: all are */
+    bl_window windows[BL_RING_WINDOWS];
+    /* optim/ sets it: says what became of a window, `outcome` as its words in the ring. */
+    void (*tell_window)(belay_context *context, const bl_window *window, uint32_t outcome);
 
     void (*fault_observer)(void *state, const bl_report_fault *fault); /* the trainer writes faults.jsonl */
     void *observer_state;
@@ -369,8 +388,9 @@ void bl_context_site_tell(const belay_context *context, uintptr_t site, bl_repor
 /* Forgets the faults from number `n` on, as after an attempt that nobody need hear of. */
 void bl_context_rewind(belay_context *context, int64_t n);
 
-/* After a step: the faults before it are history. */
+/* After a step: the faults before it are history, all or those of windows up to that one. */
 void bl_context_commit(belay_context *context);
+void bl_context_commit_upto(belay_context *context, uint64_t window);
 
 /* ---- storage and slots ----------------------------------------------------------------------------------------------- */
 

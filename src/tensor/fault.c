@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "report/site.h"
 #include "tensor/timeline.h"
+#include "tensor/window.h"
 
 void bl_context_site(const belay_context *context, uintptr_t site, char *out, size_t size)
 {
@@ -66,7 +67,7 @@ static bl_fault_entry *entry_of(belay_context *context, int64_t number)
 }
 
 /* Keeps the fault; without memory its code and numbers only. */
-static void keep(bl_fault_entry *entry, const bl_report_fault *f, const char *text)
+static void keep(bl_fault_entry *entry, const bl_report_fault *f, const char *text, uint64_t window)
 {
     const char *operand = "";
     if (f->operand >= 0)
@@ -77,6 +78,7 @@ static void keep(bl_fault_entry *entry, const bl_report_fault *f, const char *te
     size_t n = strlen(f->op) + strlen(operand) + strlen(f->layer) + strlen(f->site) + strlen(f->sample) + strlen(text) +
                strlen(json) + 7;
     bl_free(entry->words);
+    entry->window = window;
     char *at = entry->words = bl_alloc((int64_t)n, 1);
     bool kept = at != NULL;
     entry->fault = (belay_fault){.code = f->code,
@@ -111,13 +113,17 @@ static const char *describe(const bl_report_fault *f, bl_text *words, char brief
 
 static void keep_in_order(belay_context *context, const bl_report_fault *f, const char *text)
 {
-    bool is_first = belay_code_severity(f->code) != BELAY_SEVERITY_WARNING && context->first_fault < 0;
+    bool is_warning = belay_code_severity(f->code) == BELAY_SEVERITY_WARNING;
+    bool is_first = !is_warning && context->first_fault < 0;
+    uint64_t window = f->gating != 0 ? f->window : context->window;
+    if (!is_warning && window > context->last_faulted)
+        context->last_faulted = window;
     if (is_first) {
         context->first_fault = context->n_faults;
         context->first_code = f->code;
     }
     if (is_first || context->n_faults < BL_MAX_FAULTS)
-        keep(entry_of(context, context->n_faults), f, text);
+        keep(entry_of(context, context->n_faults), f, text, window);
     context->n_faults++;
 }
 
@@ -144,11 +150,8 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
     const char *text = describe(f, &words, brief);
     keep_in_order(context, f, text);
     bool gates = f->gating != 0 ? f->gating > 0 : context->recording || context->is_gating;
-    if (!is_warning && gates) {
-        context->window_code = context->window_faulted ? context->window_code : f->code;
-        context->window_faulted = true;
-        __atomic_store_n(&context->ring->gate, 1, __ATOMIC_RELEASE); /* kernels do, too */
-    }
+    if (!is_warning && gates)
+        bl_window_fault(context, f->gating != 0 ? f->window : context->window, f->code);
     if (context->trace != NULL)
         bl_timeline_fault(context, f);
     if (context->fault_observer != NULL)
@@ -218,6 +221,25 @@ void bl_context_commit(belay_context *context)
     context->first_code = BELAY_OK;
 }
 
+/* What came after it is in front then.  Where that is not kept any more, what is in front stays. */
+void bl_context_commit_upto(belay_context *context, uint64_t window)
+{
+    if (context->first_fault < 0 || entry_of(context, context->first_fault)->window > window)
+        return;
+    if (context->last_faulted <= window) {
+        bl_context_commit(context);
+        return;
+    }
+    for (int64_t i = context->first_fault + 1; i < context->n_faults && i < BL_MAX_FAULTS; i++) {
+        const bl_fault_entry *entry = entry_of(context, i);
+        if (belay_code_severity(entry->fault.code) == BELAY_SEVERITY_WARNING || entry->window <= window)
+            continue;
+        context->first_fault = i;
+        context->first_code = entry->fault.code;
+        return;
+    }
+}
+
 void bl_context_rewind(belay_context *context, int64_t n)
 {
     context->n_faults = n < context->n_faults ? n : context->n_faults;
@@ -250,6 +272,5 @@ void belay_faults_clear(belay_context *context)
         bl_free(context->faults[i].words);
         context->faults[i].words = NULL;
     }
-    context->n_faults = 0;
-    bl_context_commit(context);
+    bl_context_rewind(context, 0);
 }

@@ -10,6 +10,7 @@
 #include "tensor/host.h"
 #include "tensor/redzone.h"
 #include "tensor/timeline.h"
+#include "tensor/window.h"
 
 /* ---- places ---------------------------------------------------------------------------------------------------------- */
 
@@ -401,6 +402,7 @@ void bl_place_look(belay_context *context)
         bl_touch_look(context);
     if (context->hosts != NULL)
         bl_host_look(context);
+    bl_window_look(context);
     if (context->fence_hooks != NULL)
         context->fence_hooks->look(context);
 }

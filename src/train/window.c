@@ -158,10 +158,11 @@ static belay_code apply(bl_trainer *t, const bl_train_figures *figures)
     }
     belay_optimizer_divisor_set(t->optimizer, (double)n_good);
     belay_optimizer_step(t->optimizer);
+    bool is_applied = belay_optimizer_is_applied(t->optimizer); /* waits: what it was refused for is told then */
     TRY(bl_train_record(t, "step dropped"));
     if (t->watch.fatal != BELAY_OK)
         return t->watch.fatal;
-    if (!belay_optimizer_is_applied(t->optimizer)) {
+    if (!is_applied) {
         t->state.overflowed++;
         return BELAY_OK;
     }

@@ -45,7 +45,7 @@ static void launches_beyond_the_ring_are_counted(void **state)
     }
     assert_int_equal(ring->claimed, BL_RING_FULL);
     assert_int_equal(ring->dropped, MORE);
-    assert_int_equal(ring->gate, 1);
+    assert_int_equal(ring->window[0].gate, 1);
     for (uint64_t i = 0; i < BL_RING_FAULTS; i++) {
         assert_int_equal(ring->record[i].published, i + 1);
         assert_int_equal(ring->record[i].launch, i + 1);
@@ -152,7 +152,7 @@ static void policies_count_always_and_warn_once_a_site(void **state)
         look_up_corrected(table, tokens);
     assert_int_equal(belay_n_faults(context), 1);
     assert_int_equal(context->n_corrected, 10);
-    assert_int_equal(ring_of(context)->gate, 0);
+    assert_int_equal(ring_of(context)->window[0].gate, 0);
     assert_non_null(strstr(told(), "(index.clamped)\n"));
     told_clear();
     belay_embedding_options zero = {.policy = BELAY_INDEX_ZERO};
@@ -171,10 +171,10 @@ static void a_fault_while_recording_closes_the_gate_and_one_in_validation_does_n
     belay_tensor tokens = belay_tensor_from(context, BELAY_I64, belay_shape1(1), ids, sizeof ids);
     belay_recording_set(context, false);
     belay_embedding(table, tokens, NULL);
-    assert_int_equal(ring_of(context)->gate, 0);
+    assert_int_equal(ring_of(context)->window[0].gate, 0);
     belay_recording_set(context, true);
     belay_embedding(table, tokens, NULL);
-    assert_int_equal(ring_of(context)->gate, 1);
+    assert_int_equal(ring_of(context)->window[0].gate, 1);
     assert_int_equal(belay_n_faults(context), 2);
     assert_int_equal(belay_close(context), 3);
 }

@@ -289,6 +289,7 @@ static void an_optimizer_made_before_a_move_refuses_to_step(void **state)
     values before = values_of(model);
     int line = __LINE__ + 1;
     belay_optimizer_step(adam);
+    assert_false(belay_optimizer_is_applied(adam));
     told_expect("belay: weight lies on sim:1, what its optimizer keeps of it on sim:0 (place.device)\n"
                 "    called at: test_place.c:%d\n"
                 "    it was moved after the optimizer had been made\n"
@@ -296,10 +297,10 @@ static void an_optimizer_made_before_a_move_refuses_to_step(void **state)
                 "    try: Make the optimizer after belay_module_to.\n"
                 "belay: step 0 was not applied: place.device in its window (run.window_lost)\n"
                 "    called at: test_place.c:%d\n"
+                "    surfaced at: test_place.c:%d\n"
                 "    when: epoch 0, batch 1 (micro-batch 1 of its window), step 0, rank 0\n"
                 "    try: See the fault named before.\n",
-                line, line);
-    assert_false(belay_optimizer_is_applied(adam));
+                line, line, line + 1);
     float weight[4];
     told_read(belay_module_find(model, "weight"), weight, 4);
     assert_memory_equal(weight, before.at, sizeof weight);

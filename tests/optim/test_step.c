@@ -3,6 +3,7 @@
 #include "optim/optim_support.h"
 
 #include "optim/optim.h"
+#include "tensor/window.h"
 
 static void faulted_window_changes_no_bit(void **state)
 {
@@ -328,7 +329,7 @@ static void double_hook(void *hook_state, belay_optimizer *o)
 static void close_hook(void *hook_state, belay_optimizer *o)
 {
     (void)hook_state;
-    o->context->ring->gate = 1;
+    *bl_window_gate(o->context) = 1;
 }
 
 static void hooks_run_in_order_before_the_update(void **state)

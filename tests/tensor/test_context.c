@@ -9,8 +9,9 @@
 
 #include "base/memory.h"
 #include "tensor/context.h"
+#include "tensor/window.h"
 
-static uint32_t gate_of(belay_context *context) { return context->ring->gate; }
+static uint32_t gate_of(belay_context *context) { return *bl_window_gate(context); }
 
 /* ---- opening --------------------------------------------------------------------------------------------------------- */
 

@@ -55,7 +55,7 @@ static void publish_bad(const bl_launch *l, const bl_bad *bad)
     bl_fault_ring *ring = l->ring;
     bool is_corrected = l->policy != BELAY_INDEX_RAISE && bad->code == BELAY_INDEX_RANGE; /* labels always raise */
     if (l->gates && !is_corrected)
-        __atomic_store_n(&ring->gate, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&ring->window[l->window].gate, 1, __ATOMIC_RELEASE);
     int slot = claim_slot(ring);
     if (slot < 0) {
         __atomic_fetch_add(&ring->dropped, 1, __ATOMIC_RELAXED);

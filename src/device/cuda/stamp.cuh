@@ -48,7 +48,7 @@ static __device__ void bl_cuda_publish(const bl_launch &l, const bl_bad &bad, un
     if (bad.count == 0)
         return;
     if (l.gates && l.policy == BELAY_INDEX_RAISE)
-        atomicExch_system(&l.ring->gate, 1u);
+        atomicExch_system(&l.ring->window[l.window].gate, 1u);
     if (atomicCAS(slot, 0ull, ~0ull) == 0ull) {
         unsigned long long claimed = bl_cuda_claim(l.ring);
         if (claimed >= BL_RING_FAULTS) {

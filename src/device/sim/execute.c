@@ -94,7 +94,7 @@ static void execute_launch(bl_sim_queue *queue, const bl_launch *launch)
         return;
     /* The output was not written: no update may use it. */
     if (launch->gates)
-        __atomic_store_n(&launch->ring->gate, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&launch->ring->window[launch->window].gate, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&queue->sim->is_out_of_memory, true, __ATOMIC_RELEASE);
 }
 
