@@ -85,11 +85,9 @@ bool bl_op_meet_call(bl_call *call)
 belay_tensor belay_tensor_to(belay_tensor tensor, const char *device)
 {
     belay_context *context = bl_tensor_context(tensor);
-    int place;
-    if (context == NULL)
-        return (belay_tensor){0};
     BL_ENTER(context);
-    if (bl_slot_use(context, tensor) == NULL || bl_place_named(context, device, &place) != BELAY_OK)
+    int place;
+    if (context == NULL || bl_slot_use(context, tensor) == NULL || bl_place_named(context, device, &place) != BELAY_OK)
         return (belay_tensor){0};
     return bl_op_to(context, tensor, place);
 }

@@ -24,11 +24,17 @@ int bl_place_go(belay_context *context, int place)
     return before;
 }
 
+/* Why a context that is not open to its caller is not. */
+static belay_code refused(const belay_context *context)
+{
+    return bl_caller_code(context != NULL && context->open_code != BELAY_OK ? context->open_code : BELAY_CONF_VALUE);
+}
+
 belay_code belay_device_set(belay_context *context, const char *device)
 {
     BL_ENTER(context);
     if (!belay_is_open(context))
-        return context != NULL ? context->open_code : BELAY_CONF_VALUE;
+        return refused(context);
     int place;
     TRY(bl_place_named(context, device, &place));
     bl_place_go(context, place);
@@ -102,7 +108,7 @@ belay_code belay_synchronise(belay_context *context)
     BL_ENTER(context);
     belay_code first = BELAY_OK;
     if (!belay_is_open(context))
-        return context != NULL ? context->open_code : BELAY_CONF_VALUE;
+        return refused(context);
     for (int place = 0; place < context->n_places; place++) {
         belay_code code = bl_place_fence(context, place, "all devices were waited for");
         first = first != BELAY_OK ? first : code;
@@ -115,7 +121,7 @@ belay_code belay_device_synchronise(belay_context *context, const char *device)
 {
     BL_ENTER(context);
     if (!belay_is_open(context))
-        return context != NULL ? context->open_code : BELAY_CONF_VALUE;
+        return refused(context);
     int place;
     TRY(bl_place_named(context, device, &place));
     return bl_place_fence(context, place, "a device was waited for");
@@ -138,7 +144,7 @@ belay_code belay_device_empty_cache(belay_context *context, int64_t *n_bytes)
     if (n_bytes != NULL)
         *n_bytes = 0;
     if (!belay_is_open(context))
-        return context != NULL ? context->open_code : BELAY_CONF_VALUE;
+        return refused(context);
     bl_device *device = context->device;
     if (device->api->loss(device) != NULL)
         return bl_place_raise_lost(context, context->here);

@@ -260,9 +260,9 @@ belay_host belay_host_new(belay_context *context, int64_t n_bytes)
 void *belay_host_data(belay_host handle)
 {
     belay_context *context = bl_context_find(handle.context);
+    BL_ENTER(context);
     if (context == NULL)
         return NULL;
-    BL_ENTER(context);
     host_memory *m = use(context, handle);
     return m != NULL ? m->data : NULL;
 }
@@ -270,16 +270,16 @@ void *belay_host_data(belay_host handle)
 int64_t belay_host_n_bytes(belay_host handle)
 {
     belay_context *context = bl_context_find(handle.context);
-    const host_memory *m = context != NULL ? find(context, handle) : NULL;
+    const host_memory *m = BL_ASK(context) ? find(context, handle) : NULL;
     return m != NULL ? m->n_bytes : 0;
 }
 
 void belay_host_free(belay_host handle)
 {
     belay_context *context = bl_context_find(handle.context);
+    BL_ENTER(context);
     if (context == NULL)
         return;
-    BL_ENTER(context);
     host_memory *m = use(context, handle);
     if (m == NULL)
         return;

@@ -3,6 +3,9 @@
 #include "support/told.h"
 
 #include <belay/data.h>
+#include <belay/debug.h>
+#include <belay/devices.h>
+#include <belay/launch.h>
 #include <belay/nn.h>
 #include <belay/optim.h>
 #include <belay/train.h>
@@ -185,6 +188,81 @@ static void every_call_with_what_the_parent_opened_gives_nothing(void **state)
     close_family();
 }
 
+static belay_stream stream;
+static belay_event event;
+static belay_host host;
+static belay_bounds bounds;
+static belay_device_guard guard;
+
+static void never(belay_context *context, void *arg)
+{
+    (void)context, (void)arg;
+    abort();
+}
+
+BELAY_KERNEL(nothing, "*: x[NM]! ->", work, item) { (void)work, (void)item; }
+
+/* Devices, streams, events, host memory, kernels, guards. */
+static int count_refused_devices(void)
+{
+    belay_bounds_answer answer;
+    int n = 0;
+    n += belay_device_set(f.context, "cpu") != BELAY_PLACE_FORK;
+    n += belay_device_guard_open(f.context, "cpu").context != 0;
+    n += belay_tensor_device(f.tensor)[0] != '\0';
+    n += !belay_tensor_is_nil(belay_tensor_to(f.tensor, "sim:1"));
+    n += belay_n_moved(f.context) != 0;
+    n += belay_synchronise(f.context) != BELAY_PLACE_FORK;
+    n += belay_device_synchronise(f.context, "cpu") != BELAY_PLACE_FORK;
+    n += belay_device_empty_cache(f.context, NULL) != BELAY_PLACE_FORK;
+    n += belay_device_is_lost(f.context, "cpu");
+    n += !belay_stream_is_nil(belay_stream_open(f.context, "side"));
+    n += !belay_stream_is_nil(belay_stream_current(f.context));
+    n += !belay_stream_is_nil(belay_stream_use(stream));
+    n += belay_event_record(stream).serial != 0;
+    n += belay_stream_wait(stream, event) != BELAY_PLACE_FORK;
+    n += belay_event_is_done(event);
+    n += belay_event_synchronise(event) != BELAY_PLACE_FORK;
+    n += belay_stream_synchronise(stream) != BELAY_PLACE_FORK;
+    n += !belay_host_is_nil(belay_host_new(f.context, 8));
+    n += belay_host_data(host) != NULL;
+    n += belay_host_n_bytes(host) != 0;
+    n += belay_tensor_write_later(f.tensor, host, 0, 16) != BELAY_PLACE_FORK;
+    n += belay_tensor_read_later(f.tensor, host, 0, 16) != BELAY_PLACE_FORK;
+    n += belay_debug_setup(f.context, NULL) != BELAY_PLACE_FORK;
+    n += belay_guarded(f.context, never, NULL) != BELAY_PLACE_FORK;
+    n += !belay_tensor_is_nil(belay_check_bounds(f.tensor, 0, 1).edges);
+    n += belay_bounds_get(bounds, &answer) != BELAY_PLACE_FORK;
+    belay_launch(f.context, &nothing, &(belay_launch_options){.n_items = 1, .operand = {f.tensor}});
+    belay_device_guard_close(guard);
+    belay_stream_close(stream);
+    belay_host_free(host);
+    const char *words = told();
+    int n_told = 0;
+    for (; (words = strstr(words, "(place.fork)")) != NULL; words++)
+        n_told++;
+    told_clear();
+    return n > 0 ? n : n_told == 30 ? 0 : 100 + n_told;
+}
+
+static void every_call_about_the_parents_devices_gives_nothing(void **state)
+{
+    (void)state;
+    open_family();
+    guard = belay_device_guard_open(f.context, "cpu");
+    stream = belay_stream_open(f.context, "side");
+    event = belay_event_record(stream);
+    host = belay_host_new(f.context, 16);
+    bounds = belay_check_bounds(f.tensor, 0, 1);
+    assert_int_equal(in_child(count_refused_devices), 0);
+    told_clear();
+    assert_int_equal(belay_host_n_bytes(host), 16);
+    belay_host_free(host);
+    belay_stream_close(stream);
+    belay_device_guard_close(guard);
+    close_family();
+}
+
 static int close_it(void) { return (HERE, belay_close(f.context)); }
 
 static void closing_the_parents_context_frees_nothing_and_gives_the_status(void **state)
@@ -313,6 +391,7 @@ int main(void)
         cmocka_unit_test(an_operation_on_the_parents_tensors_is_refused_and_named),
         cmocka_unit_test(a_line_is_named_once_however_often_it_runs),
         cmocka_unit_test(every_call_with_what_the_parent_opened_gives_nothing),
+        cmocka_unit_test(every_call_about_the_parents_devices_gives_nothing),
         cmocka_unit_test(closing_the_parents_context_frees_nothing_and_gives_the_status),
         cmocka_unit_test(a_context_of_the_childs_own_computes),
         cmocka_unit_test(a_child_computes_while_its_parents_device_does),
