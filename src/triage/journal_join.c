@@ -336,7 +336,7 @@ static void add_moment_of_life(const bl_journal_reader *reader, const char *what
     char words[SITE_BYTES];
     uint64_t last = bl_journal_reader_head(reader)->n_launches;
     bl_journal_reader_describe_site(reader, site, words, sizeof words);
-    bl_text_format(out, "; %s in step %" PRIu64 " at ", what, step);
+    bl_text_format(out, "; %s in step %" PRIu64 "%s", what, step, words[0] != '\0' ? " at " : "");
     add_escaped(out, words);
     if (launch < last)
         bl_text_format(out, ", %" PRIu64 " launch%s before the end", last - launch, last - launch == 1 ? "" : "es");

@@ -23,8 +23,10 @@ void bl_journal_launch_words(const bl_journal_reader *reader, const bl_launch_re
         bl_text_add(out, " in ");
         add_escaped(out, layer);
     }
-    bl_text_add(out, " at ");
-    add_escaped(out, site);
+    if (site[0] != '\0') { /* belay's own trainer has none to tell */
+        bl_text_add(out, " at ");
+        add_escaped(out, site);
+    }
     bl_text_format(out, ", epoch %u, batch %u, step %" PRIu64, launch->epoch, launch->position, launch->step);
 }
 

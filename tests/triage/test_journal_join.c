@@ -227,6 +227,8 @@ static void write_streams(void)
     (void)bl_journal_stream_open(
         journal, 2, &(bl_stream_record){.device = "\033[31m", .number = 2, .name = bl_journal_text(journal, "a\nb")});
     put(journal, 4, 2, 2);
+    bl_journal_launch(journal, 4)->site = label(journal, "");
+    bl_journal_launched(journal, bl_journal_launch(journal, 4), 4);
     (void)bl_journal_stream_open(journal, 3, &(bl_stream_record){.device = "sim:1", .number = 3, .put = 5});
     bl_journal_stream_close(journal, 3);
     _exit(0);
@@ -247,7 +249,7 @@ static void streams_are_told_with_what_they_hold_and_nothing_of_a_former_one(voi
                           "stream\n"
                           "    sim:1, default stream: 2 commands (copies, waits) in flight\n"
                           "    \\x1B[31m, stream a\\x0Ab: 1 launch and 1 other command (a copy or a wait) in flight\n"
-                          "        #4 add in classifier at train.c:88, epoch 1, batch 4, step 2: queued\n"
+                          "        #4 add in classifier, epoch 1, batch 4, step 2: queued\n"
                           "    of all streams: 1 launch and 3 other commands (copies, waits) in flight\n");
     assert_string_equal(fact(explain, "in_flight"), "1");
     assert_string_equal(fact(explain, "launch_state"), "queued");
