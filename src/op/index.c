@@ -184,6 +184,7 @@ belay_tensor belay_index(belay_tensor x, const belay_tensor *indices, int n, con
     if (context == NULL || bl_slot_use(context, x) == NULL)
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(x), result, folded;
+    n = indices != NULL ? n : 0;
     if (!indices_are_here(context, x, indices, n) || !common_shape(context, x, indices, n, &result) ||
         !bl_op_fold(context, &shape, n, shape.rank, &folded))
         return (belay_tensor){0};

@@ -130,7 +130,7 @@ bool bl_op_is_here(belay_context *context, const char *name, belay_tensor tensor
 
 belay_context *bl_op_context(const belay_tensor *tensors, int n)
 {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && tensors != NULL; i++) {
         belay_context *context = belay_tensor_is_nil(tensors[i]) ? NULL : bl_tensor_context(tensors[i]);
         if (context != NULL)
             return context;

@@ -75,6 +75,7 @@ belay_tensor belay_permute(belay_tensor x, const int *axes, int n)
     if (slot == NULL)
         return (belay_tensor){0};
     const bl_given given = {"x", x};
+    n = axes != NULL ? n : 0;
     if (n != slot->rank) {
         bl_prove_refuse(context, BELAY_SHAPE_RANK, "permute", &given, 1, "permute names %d axes of a tensor with %d", n,
                         slot->rank);
@@ -140,8 +141,9 @@ void belay_split(belay_tensor x, int axis, const int64_t *sizes, int n, belay_te
 {
     belay_context *context = bl_tensor_context(x);
     BL_ENTER(context);
-    for (int k = 0; k < n; k++)
+    for (int k = 0; k < n && out != NULL; k++)
         out[k] = (belay_tensor){0};
+    n = sizes != NULL && out != NULL ? n : 0;
     axis = context != NULL ? bl_view_axis(context, "split", x, axis) : -1;
     if (axis < 0)
         return;

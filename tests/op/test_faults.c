@@ -40,6 +40,26 @@ static belay_tensor zeros(belay_context *context, belay_dtype dtype, int64_t a, 
     return belay_zeros(context, dtype, belay_shape2(a, b));
 }
 
+/* A list at NULL is an empty one, whatever its length is said to be. */
+static void lists_that_are_not_there_are_empty(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    belay_tensor x = zeros(context, BELAY_F32, 2, 3), parts[2] = {x, x};
+    REFUSED(belay_index(x, NULL, 2, NULL), "0 indices into a tensor with 2 axes: from 1 to 2 are taken", "index",
+            "x [2, 3] f32", BELAY_SHAPE_RANK);
+    REFUSED(belay_permute(x, NULL, 2), "permute names 0 axes of a tensor with 2", "permute", "x [2, 3] f32",
+            BELAY_SHAPE_RANK);
+    REFUSED((belay_split(x, 0, NULL, 2, parts), parts[0]),
+            "split into 0 parts of 0 in all along axis 0, which has size 2", "split", "x [2, 3] f32",
+            BELAY_SHAPE_CONTRACT);
+    assert_true(belay_tensor_is_nil(parts[1]));
+    told[0] = '\0';
+    assert_true(belay_tensor_is_nil(belay_cat(NULL, 2, 0)));
+    assert_words_equal(told, "");
+    assert_int_equal(belay_close(context), 3);
+}
+
 static void shapes_that_do_not_fit_are_named(void **state)
 {
     (void)state;
@@ -288,9 +308,13 @@ static void nil_goes_in_and_comes_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_that_do_not_fit_are_named),   cmocka_unit_test(axes_and_ranges_outside_are_named),
-        cmocka_unit_test(dtypes_that_do_not_fit_are_named),   cmocka_unit_test(handles_of_another_context_are_refused),
-        cmocka_unit_test(dead_handles_are_refused_and_named), cmocka_unit_test(nil_goes_in_and_comes_out),
+        cmocka_unit_test(lists_that_are_not_there_are_empty),
+        cmocka_unit_test(shapes_that_do_not_fit_are_named),
+        cmocka_unit_test(axes_and_ranges_outside_are_named),
+        cmocka_unit_test(dtypes_that_do_not_fit_are_named),
+        cmocka_unit_test(handles_of_another_context_are_refused),
+        cmocka_unit_test(dead_handles_are_refused_and_named),
+        cmocka_unit_test(nil_goes_in_and_comes_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
