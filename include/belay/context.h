@@ -21,7 +21,7 @@ BELAY_API void belay_log_stderr(void *state, belay_code code, const char *text);
 typedef enum belay_sync_debug {
     BELAY_SYNC_DEBUG_DEFAULT = 0, /* as BELAY_SYNC_DEBUG says, else off */
     BELAY_SYNC_DEBUG_OFF = 1,
-    BELAY_SYNC_DEBUG_WARN = 2, /* run.sync, once for each line; how often in all when the context closes */
+    BELAY_SYNC_DEBUG_WARN = 2, /* run.sync, once for each line and reason; how often in all when the context closes */
     BELAY_SYNC_DEBUG_ERROR = 3 /* run.sync_refused: there is no wait, and so no value */
 } belay_sync_debug;
 

@@ -204,26 +204,27 @@ void bl_modes_look(belay_context *context)
 
 /* ---- waits ----------------------------------------------------------------------------------------------------------- */
 
-/* True at a site's first time. */
-static bool count_wait(belay_context *context)
+/* True at a site's first time for that reason. */
+static bool count_wait(belay_context *context, const char *why)
 {
     bl_modes *m = &context->modes;
     m->n_waited++;
     for (int i = 0; i < m->n_waits; i++)
-        if (m->waits[i].site == context->site) {
+        if (m->waits[i].site == context->site && strcmp(m->waits[i].why, why) == 0) {
             m->waits[i].n++;
             return false;
         }
     if (m->n_waits == BL_MAX_WAITS)
         return false;
     m->waits[m->n_waits].site = context->site;
+    m->waits[m->n_waits].why = why;
     m->waits[m->n_waits++].n = 1;
     return true;
 }
 
 static void warn_of_wait(belay_context *context, int place, const char *why)
 {
-    if (count_wait(context))
+    if (count_wait(context, why))
         bl_context_raise(context, BELAY_RUN_SYNC, "the host waited for %s: %s", context->places[place].device->name,
                          why);
 }
@@ -255,8 +256,9 @@ static void tell_waits(belay_context *context)
         char site[256];
         bl_context_site(context, m->waits[i].site, site, sizeof site);
         if (site[0] == '\0') /* of a program whose lines say nothing to its user */
-            continue;
-        bl_error_fact(&error, "at %s: %" PRIu64, site, m->waits[i].n);
+            bl_error_fact(&error, "%s: %" PRIu64, m->waits[i].why, m->waits[i].n);
+        else
+            bl_error_fact(&error, "at %s, %s: %" PRIu64, site, m->waits[i].why, m->waits[i].n);
         rest -= m->waits[i].n;
     }
     if (rest > 0 && rest < m->n_waited)

@@ -29,6 +29,7 @@ typedef struct bl_modes {
     uint64_t n_waited;                       /* times, at all sites */
     struct {
         uintptr_t site;
+        const char *why;
         uint64_t n;
     } waits[BL_MAX_WAITS];
 } bl_modes;

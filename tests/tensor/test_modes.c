@@ -182,9 +182,30 @@ static void a_wait_is_told_once_for_each_line_and_counted(void **state)
     assert_int_equal((HERE, belay_close(context)), 0);
     told_expect("belay: the host waited for devices 4 times (run.sync)\n"
                 "    called at: test_modes.c:%d\n"
-                "    at test_modes.c:%d: 3\n"
-                "    at test_modes.c:%d: 1\n" TOLD_START "%s",
+                "    at test_modes.c:%d, a value was read: 3\n"
+                "    at test_modes.c:%d, a tensor was read: 1\n" TOLD_START "%s",
                 line, looped, read, told_try(BELAY_RUN_SYNC));
+}
+
+static void where_lines_say_nothing_waits_are_told_by_their_reasons(void **state)
+{
+    (void)state;
+    belay_context *context = opened_sim(BELAY_SYNC_DEBUG_WARN);
+    belay_tensor one = belay_ones(context, BELAY_F32, belay_shape1(1));
+    float value = 0;
+    belay_site_push(context, "");
+    for (int i = 0; i < 3; i++) {
+        assert_float_equal(belay_tensor_item(one), 1, 0);
+        assert_int_equal(belay_tensor_read(one, &value, sizeof value), BELAY_OK);
+    }
+    told_expect("belay: the host waited for sim:0: a value was read (run.sync)\n" TOLD_START "%s"
+                "belay: the host waited for sim:0: a tensor was read (run.sync)\n" TOLD_START "%s",
+                told_try(BELAY_RUN_SYNC), told_try(BELAY_RUN_SYNC));
+    assert_int_equal(belay_close(context), 0);
+    told_expect("belay: the host waited for devices 6 times (run.sync)\n"
+                "    a value was read: 3\n"
+                "    a tensor was read: 3\n" TOLD_START "%s",
+                told_try(BELAY_RUN_SYNC));
 }
 
 static void a_wait_that_is_refused_does_not_happen(void **state)
@@ -282,6 +303,7 @@ int main(void)
         cmocka_unit_test_setup(a_variable_that_comes_late_is_told_once, set_up),
         cmocka_unit_test_setup(closing_tells_what_came_late, set_up),
         cmocka_unit_test_setup(a_wait_is_told_once_for_each_line_and_counted, set_up),
+        cmocka_unit_test_setup(where_lines_say_nothing_waits_are_told_by_their_reasons, set_up),
         cmocka_unit_test_setup(a_wait_that_is_refused_does_not_happen, set_up),
         cmocka_unit_test_setup(every_call_that_waits_is_told, set_up),
         cmocka_unit_test_setup(a_large_write_that_is_refused_does_not_happen, set_up),
