@@ -76,7 +76,7 @@ typedef struct bl_device_api {
     belay_code (*copy_in_later)(bl_device *device, int stream, void *to, const void *host, int64_t n_bytes);
     belay_code (*copy_out_later)(bl_device *device, int stream, void *host, const void *from, int64_t n_bytes);
 
-    /* Streams beside number 0; mem.exhausted when there are BL_MAX_DEVICE_STREAMS. */
+    /* Streams beside number 0; size.overflow when there are BL_MAX_DEVICE_STREAMS. */
     belay_code (*stream_open)(bl_device *device, int *stream);
     /* Waits for its work first. */
     void (*stream_close)(bl_device *device, int stream);

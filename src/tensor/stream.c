@@ -49,11 +49,13 @@ belay_stream belay_stream_open(belay_context *context, const char *name)
         bl_place_raise_lost(context, context->here);
         return (belay_stream){0};
     }
-    if (code != BELAY_OK) {
-        bl_context_raise(context, BELAY_SIZE_OVERFLOW, "device %s has %d streams, the most that it can",
-                         context->device->name, BL_MAX_DEVICE_STREAMS);
+    if (code == BELAY_SIZE_OVERFLOW)
+        bl_context_raise(context, code, "device %s has %d streams, the most that it can", context->device->name,
+                         BL_MAX_DEVICE_STREAMS);
+    else if (code != BELAY_OK)
+        bl_context_raise(context, code, "no memory, or no thread, for a stream of device %s", context->device->name);
+    if (code != BELAY_OK)
         return (belay_stream){0};
-    }
     stream = bl_place_enter_stream(context, context->here, number);
     if (stream == BL_STREAM_NONE) {
         context->device->api->stream_close(context->device, number);

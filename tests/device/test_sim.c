@@ -416,7 +416,26 @@ static void a_bounded_file_size_is_no_signal(void **state)
     bl_error error = refusal("sim:0");
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(got, 100 << 20);
+    assert_string_equal(error.what, "no file for the memory of device sim:0: 8192 MiB");
     assert_string_equal(error.facts, "system: File too large\n");
+    assert_string_equal(error.advice, "Raise the limit on a file's size (ulimit -f), or set BELAY_SIM_BYTES to less.");
+}
+
+static void a_process_without_files_is_told_so(void **state)
+{
+    (void)state;
+    bl_device_close(open_named("sim:0"));
+    struct rlimit before, bounded;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    bounded = before;
+    bounded.rlim_cur = 0;
+    setenv("BELAY_SIM_BYTES", "16777216", 1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &bounded), 0);
+    bl_error error = refusal("sim:0");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_string_equal(error.what, "no file for the memory of device sim:0: 16 MiB");
+    assert_string_equal(error.facts, "system: Too many open files\n");
+    assert_string_equal(error.advice, "Raise the limit on open files (ulimit -n), or close files that are done.");
 }
 
 static void opening_without_memory_is_named_each_time(void **state)
@@ -483,6 +502,7 @@ static void more_devices_than_the_trap_watches_are_refused(void **state)
         bl_device_close(device[i]);
     assert_int_equal(error.code, BELAY_MEM_EXHAUSTED);
     assert_string_equal(error.what, "no place for device sim:1: this process has 64 software devices open");
+    assert_string_equal(error.advice, "Close the contexts that are done: each has software devices of its own.");
 }
 
 static void devices_that_were_closed_leave_nothing_mapped(void **state)
@@ -662,6 +682,7 @@ int main(void)
         cmocka_unit_test_teardown(settings_that_are_no_number_are_refused, clear_environment),
         cmocka_unit_test_teardown(a_bounded_address_space_gives_less_or_a_named_error, clear_environment),
         cmocka_unit_test_teardown(a_bounded_file_size_is_no_signal, clear_environment),
+        cmocka_unit_test_teardown(a_process_without_files_is_told_so, clear_environment),
         cmocka_unit_test_teardown(opening_without_memory_is_named_each_time, clear_environment),
         cmocka_unit_test_teardown(more_devices_than_the_trap_watches_are_refused, clear_environment),
         cmocka_unit_test_teardown(devices_that_were_closed_leave_nothing_mapped, clear_environment),

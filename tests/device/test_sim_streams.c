@@ -234,7 +234,7 @@ static void a_stream_is_opened_again_and_counts_on(void **state)
     int stream[BL_MAX_DEVICE_STREAMS] = {0}, none = -1;
     for (int i = 1; i < BL_MAX_DEVICE_STREAMS; i++)
         stream[i] = stream_of(device);
-    assert_int_equal(device->api->stream_open(device, &none), BELAY_MEM_EXHAUSTED);
+    assert_int_equal(device->api->stream_open(device, &none), BELAY_SIZE_OVERFLOW);
     put_note(device, stream[3], 1);
     put_note(device, stream[3], 2);
     device->api->stream_close(device, stream[3]);

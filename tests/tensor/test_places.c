@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/attributes.h"
+#include "base/memory.h"
 
 static belay_context *open_on(const char *device)
 {
@@ -168,6 +169,33 @@ static void memory_that_ended_is_told_of_the_device_that_was_asked(void **state)
     belay_close(context);
 }
 
+/* A device, and all devices together, have a number of streams; without memory for one there is no limit to blame. */
+static void a_stream_too_many_is_refused_by_its_reason(void **state)
+{
+    (void)state;
+    belay_context *context = open_on("sim:0");
+    bl_memory_fail_at(0);
+    int line = __LINE__ + 1;
+    assert_true(belay_stream_is_nil(belay_stream_open(context, "x")));
+    bl_memory_fail_at(-1);
+    told_expect("belay: no memory, or no thread, for a stream of device sim:0 (mem.exhausted)\n"
+                "    called at: test_places.c:%d\n" TOLD_START "%s",
+                line, told_try(BELAY_MEM_EXHAUSTED));
+    for (int i = 1; i < 8; i++) /* one is the device's own */
+        assert_false(belay_stream_is_nil(belay_stream_open(context, "x")));
+    assert_string_equal(told(), "");
+    line = __LINE__ + 1;
+    assert_true(belay_stream_is_nil(belay_stream_open(context, "x")));
+    told_expect("belay: device sim:0 has 8 streams, the most that it can (size.overflow)\n"
+                "    called at: test_places.c:%d\n" TOLD_START "%s",
+                line, told_try(BELAY_SIZE_OVERFLOW));
+    assert_int_equal(belay_device_set(context, "sim:1"), BELAY_OK);
+    for (int i = 1; i < 8; i++)
+        assert_false(belay_stream_is_nil(belay_stream_open(context, "x")));
+    assert_string_equal(told(), "");
+    assert_int_equal(belay_close(context), belay_code_status(BELAY_MEM_EXHAUSTED));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +206,7 @@ int main(void)
         cmocka_unit_test(more_guards_than_there_can_be_are_refused),
         cmocka_unit_test(a_tensor_goes_to_a_device_and_back_with_its_gradient),
         cmocka_unit_test(memory_that_ended_is_told_of_the_device_that_was_asked),
+        cmocka_unit_test(a_stream_too_many_is_refused_by_its_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,10 +108,16 @@ belay_code bl_sim_arena_open(bl_sim_arena *arena, int64_t n_bytes, bool is_fixed
     if (is_reserved && bl_sim_ranges_add(&arena->pages, (bl_sim_range){CHUNK, arena->n_bytes - CHUNK}))
         return BELAY_OK;
     bl_sim_arena_close(arena);
-    bl_error_set(error, BELAY_MEM_EXHAUSTED, "no address space for device %s: 2 x %lld MiB", name,
-                 (long long)(wanted >> 20));
+    bool is_file = !is_reserved && (file < 0 || reason == EFBIG);
+    bl_error_set(error, BELAY_MEM_EXHAUSTED,
+                 is_file ? "no file for the memory of device %s: %lld MiB"
+                         : "no address space for device %s: 2 x %lld MiB",
+                 name, (long long)(wanted >> 20));
     bl_error_fact(error, "system: %s", bl_error_errno(is_reserved ? ENOMEM : reason, words));
-    bl_error_advise(error, "Raise the limit (ulimit -v), or set BELAY_SIM_BYTES to less.");
+    bl_error_advise(error, !is_file ? "Raise the limit (ulimit -v), or set BELAY_SIM_BYTES to less."
+                           : file < 0
+                               ? "Raise the limit on open files (ulimit -n), or close files that are done."
+                               : "Raise the limit on a file's size (ulimit -f), or set BELAY_SIM_BYTES to less.");
     return BELAY_MEM_EXHAUSTED;
 }
 

@@ -134,13 +134,21 @@ static belay_code open_memory(bl_sim *sim, const bl_device_options *options, bl_
     TRY(bl_sim_arena_open(&sim->arena, wanted, n_bytes > 0, sim->device.name, error));
     bl_memory_source source = bl_sim_arena_source(&sim->arena);
     sim->pool = bl_pool_new(&source, options->memory, options->poison);
-    if (!bl_trap_range_add(sim->arena.device, (size_t)sim->arena.n_bytes))
-        return bl_error_set(error, BELAY_MEM_EXHAUSTED,
-                            "no place for device %s: this process has %d software devices open", sim->device.name,
-                            BL_TRAP_RANGES);
+    if (!bl_trap_range_add(sim->arena.device, (size_t)sim->arena.n_bytes)) {
+        bl_error_set(error, BELAY_MEM_EXHAUSTED, "no place for device %s: this process has %d software devices open",
+                     sim->device.name, BL_TRAP_RANGES);
+        bl_error_advise(error, "Close the contexts that are done: each has software devices of its own.");
+        return BELAY_MEM_EXHAUSTED;
+    }
     sim->device.range = sim->arena.device;
-    if (sim->pool == NULL || add_queue(sim, 0) != BELAY_OK)
+    if (sim->pool == NULL)
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to open device %s", sim->device.name);
+    if (add_queue(sim, 0) != BELAY_OK) {
+        bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory, or no thread, for the stream of device %s",
+                     sim->device.name);
+        bl_error_advise(error, "Raise the limit on threads (ulimit -u), or close contexts that are done.");
+        return BELAY_MEM_EXHAUSTED;
+    }
     return BELAY_OK;
 }
 
@@ -317,7 +325,7 @@ static belay_code stream_open(bl_device *device, int *stream)
             *stream = i;
             return BELAY_OK;
         }
-    return BELAY_MEM_EXHAUSTED;
+    return BELAY_SIZE_OVERFLOW;
 }
 
 static void stream_close(bl_device *device, int stream) { end_queue(of(device), stream); }
