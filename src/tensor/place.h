@@ -82,10 +82,10 @@ int bl_place_default_stream(const belay_context *context, int place);
 /* A stream that has ended all its work goes. */
 void bl_place_forget_stream(belay_context *context, int number);
 
-/* What is put into `stream` from now on comes after the event. */
-BL_MUST_USE belay_code bl_place_order(belay_context *context, int stream, const bl_event *event);
+/* What is put into stream `number` from now on comes after the event. */
+BL_MUST_USE belay_code bl_place_order(belay_context *context, int number, const bl_event *event);
 /* The host waits for a stream up to a command; `clock` is what that is ordered behind. */
-BL_MUST_USE belay_code bl_place_wait(belay_context *context, int stream, uint64_t number, const bl_clock *clock,
+BL_MUST_USE belay_code bl_place_wait(belay_context *context, int number, uint64_t upto, const bl_clock *clock,
                                      const char *why);
 
 /* Whether a command of the place's current stream may use the storage; when not, what it would race with. */
@@ -98,7 +98,7 @@ bl_race bl_place_race(belay_context *context, const bl_storage *storage, const b
 /* The bytes of its storage from a tensor's first to its last. */
 bl_extent bl_place_extent(const bl_slot *slot);
 /* The name of a stream of the context, by its number there: "copy", "1 of sim:0"; "" for a default one. */
-void bl_place_describe_stream(const belay_context *context, int stream, char *out, size_t size);
+void bl_place_describe_stream(const belay_context *context, int number, char *out, size_t size);
 /* Fills in words and sites of life.stream; the rest is the caller's. */
 void bl_place_describe_race(belay_context *context, const bl_storage *storage, bool writes, const bl_race *race,
                             bl_report_fault *fault);
