@@ -305,7 +305,8 @@ belay_code bl_place_order(belay_context *context, int number, const bl_event *ev
     if (event->number == 0 || event->stream == number) /* waited for, or ordered by the stream itself */
         return BELAY_OK;
     belay_code code = await(context, number, event->stream, event->number);
-    bl_clock_join(&stream->clock, &event->clock);
+    if (code == BELAY_OK) /* a lost stream does not wait: to have waited for it orders nothing else */
+        bl_clock_join(&stream->clock, &event->clock);
     if (context->places[stream->place].device->api->synchronous) /* the host has waited */
         bl_clock_join(&context->host_clock, &event->clock);
     return code == BELAY_PLACE_LOST ? bl_place_raise_lost(context, stream->place) : code;

@@ -461,6 +461,30 @@ static void a_copy_past_the_devices_memory_is_an_illegal_access(void **state)
     bl_device_close(device);
 }
 
+/* The host takes what a stream waited for as ended when that stream has. */
+static void a_lost_device_still_waits_for_another(void **state)
+{
+    (void)state;
+    for (int64_t seed = -1; seed < 20; seed++) {
+        set_seed(seed);
+        n_notes = 0;
+        bl_device *one = open_sim("sim:0", BL_MEMORY_POOL), *two = open_sim("sim:1", BL_MEMORY_POOL);
+        gate g = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, seed >= 0};
+        assert_int_equal(bl_sim_call(two, 0, wait_at_gate, &g, 0), BELAY_OK);
+        put_note(two, 0, 1);
+        put_note(two, 0, 2);
+        assert_int_equal(bl_sim_call(one, 0, write_byte, (void *)(uintptr_t)64, 4), BELAY_OK);
+        belay_code code = one->api->stream_wait(one, 0, two, 0, 3);
+        assert_true(code == BELAY_OK || code == BELAY_PLACE_LOST);
+        open_gate(&g);
+        assert_int_equal(one->api->synchronise(one), BELAY_PLACE_LOST);
+        if (code == BELAY_OK)
+            assert_int_equal(bl_sim_queue_n_passed(((bl_sim *)two)->queue[0]), 3);
+        bl_device_close(one);
+        bl_device_close(two);
+    }
+}
+
 static void another_device_goes_on_when_one_is_lost(void **state)
 {
     (void)state;
@@ -499,6 +523,7 @@ int main(void)
         cmocka_unit_test(a_block_that_was_given_back_is_a_fault),
         cmocka_unit_test(an_operand_of_elsewhere_is_an_illegal_access),
         cmocka_unit_test(a_copy_past_the_devices_memory_is_an_illegal_access),
+        cmocka_unit_test(a_lost_device_still_waits_for_another),
         cmocka_unit_test(another_device_goes_on_when_one_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ static void *work(void *state)
 {
     bl_sim_queue *queue = state;
     for (bl_sim_command *command = next_command(queue); command != NULL; command = next_command(queue)) {
-        if (command->kind == BL_SIM_WAIT && !bl_sim_is_lost(queue->sim))
+        if (command->kind == BL_SIM_WAIT) /* on a lost device too: what waits for this stream counts on it */
             wait_for(command->wait.of, command->wait.number);
         else
             bl_sim_execute(queue, command);

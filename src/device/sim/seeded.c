@@ -25,7 +25,7 @@ static uint64_t haste(const bl_sim *sim)
 static bool step(bl_sim_queue *queue)
 {
     bl_sim_command *command = bl_sim_queue_first(queue);
-    while (command != NULL && command->kind == BL_SIM_WAIT && !bl_sim_is_lost(queue->sim) &&
+    while (command != NULL && command->kind == BL_SIM_WAIT && /* on a lost device too, as with threads */
            bl_sim_queue_n_passed(command->wait.of) < command->wait.number) {
         queue = command->wait.of;
         command = bl_sim_queue_first(queue);
