@@ -83,7 +83,8 @@ static inline bool belay_stream_is_nil(belay_stream stream) { return stream.cont
 BELAY_API belay_stream belay_stream_current(belay_context *context);
 BELAY_API belay_stream belay_stream_use(belay_stream stream);
 
-/* The work of a stream so far. */
+/* The work of a stream so far.  The last 4,096 that nobody has waited for are kept; who waits for an older one waits for its
+ * stream's latest of the older ones, too. */
 BELAY_API belay_event belay_event_record(belay_stream stream);
 /* What is put into `stream` from now on runs after the event; the host does not wait. */
 BELAY_API BELAY_MUST_USE belay_code belay_stream_wait(belay_stream stream, belay_event event);

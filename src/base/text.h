@@ -20,6 +20,9 @@ void bl_text_add(bl_text *text, const char *string);
 void bl_text_add_bytes(bl_text *text, const char *bytes, int64_t n_bytes);
 void bl_text_format(bl_text *text, const char *format, ...) BL_PRINTF(2, 3);
 
+/* A number for printf: a NaN without its sign, which says nothing to a reader. */
+static inline double bl_text_real(double value) { return value != value ? __builtin_nan("") : value; }
+
 /* Appends foreign bytes for a terminal: control characters as \xNN, invalid UTF-8 bytes as \xNN, at most `limit` input
  * bytes, then "...". */
 void bl_text_add_escaped(bl_text *text, const char *bytes, int64_t n_bytes, int64_t limit);

@@ -41,7 +41,7 @@ static void print_one(bl_cli *cli, const char *text, const char *label, const be
 {
     bl_cli_print(cli, label != NULL ? label : "-", 0);
     if (label != NULL)
-        printf("\t%.4f\t", p->probability);
+        printf("\t%.4f\t", bl_text_real(p->probability));
     else
         fputs("\t-\t", stdout);
     bl_cli_print(cli, text, 0);

@@ -104,11 +104,11 @@ static void epoch(bl_cli *cli, const belay_progress *p)
 {
     FILE *out = lines(cli);
     bl_cli_bar_clear(cli);
-    fprintf(out, "epoch %lld/%lld  loss %.4f  accuracy %.4f", (long long)p->epoch + 1, (long long)p->n_epochs, p->loss,
-            p->accuracy);
+    fprintf(out, "epoch %lld/%lld  loss %.4f  accuracy %.4f", (long long)p->epoch + 1, (long long)p->n_epochs,
+            bl_text_real(p->loss), bl_text_real(p->accuracy));
     if (!isnan(p->valid_loss))
-        fprintf(out, "  valid loss %.4f  accuracy %.4f", p->valid_loss, p->valid_accuracy);
-    fprintf(out, "  %.0f samples/s  faults %lld%s\n", p->samples_per_second, (long long)p->n_faults,
+        fprintf(out, "  valid loss %.4f  accuracy %.4f", p->valid_loss, bl_text_real(p->valid_accuracy));
+    fprintf(out, "  %.0f samples/s  faults %lld%s\n", bl_text_real(p->samples_per_second), (long long)p->n_faults,
             p->is_best ? "  best" : "");
     flush(cli);
 }

@@ -72,7 +72,7 @@ static void print_result(bl_cli *cli, const bl_settings *settings, const belay_t
                (long long)r->n_faults, (long long)r->n_skipped, (long long)r->n_transient);
     if (r->best_epoch >= 0 && !isnan(r->best_accuracy))
         printf("best: epoch %lld, counted from 0, accuracy %.4f, loss %.4f\n", (long long)r->best_epoch,
-               r->best_accuracy, r->best_loss);
+               r->best_accuracy, bl_text_real(r->best_loss));
     fputs("run: ", stdout);
     bl_cli_print(cli, settings->out, 0);
     fputs(", report: ", stdout);

@@ -68,7 +68,7 @@ static belay_code check_options(const belay_text_options *o, bl_error *error)
                             INT32_MAX - BL_DATA_FIRST_TOKEN);
     if (!(o->valid_split >= 0.0 && o->valid_split < 1.0))
         return bl_error_set(error, BELAY_CONF_VALUE, "valid_split is %g, it must be at least 0 and below 1",
-                            o->valid_split);
+                            bl_text_real(o->valid_split));
     return bl_data_seq_check(o->seq, error);
 }
 

@@ -396,6 +396,7 @@ static void backward(belay_context *context, belay_tensor tensor, belay_tensor u
     }
     if (is_given && !bl_grad_bring(context, "backward", slot->storage->place, &upstream))
         return;
+    bl_modes_look(context); /* once a micro-batch: a variable that a loop was meant to see is told at its first round */
     belay_scope scope = belay_scope_open(context);
     bool was = belay_recording_set(context, false);
     int output = slot->node_output;

@@ -4,7 +4,6 @@
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -78,12 +77,8 @@ static void tell_absent(const bl_custom *custom, const bl_fault_record *r, bl_re
 
 static void tell_cast(const bl_custom *custom, const bl_fault_record *r, bl_report_fault *f)
 {
-    char words[32] = "nan"; /* whatever its sign */
-    double value = double_of(r->got);
-    if (!isnan(value))
-        snprintf(words, sizeof words, "%.9g", value);
-    snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s makes an index of %s, not a whole number of 64 bits",
-             r->element, custom->name, words);
+    snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s makes an index of %.9g, not a whole number of 64 bits",
+             r->element, custom->name, bl_text_real(double_of(r->got)));
 }
 
 static const char *advice_of(belay_code code)

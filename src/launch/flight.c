@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "kernel/custom.h"
 #include "launch/tell.h"
+#include "tensor/place.h"
 
 struct bl_flights {
     bl_flight ring[BL_RING_LAUNCHES];
@@ -284,11 +285,9 @@ static void tell_loss(belay_context *context, int place)
 static void tell_losses(belay_context *context)
 {
     for (int i = 0; i < context->n_places; i++) {
-        bl_place *place = &context->places[i];
-        if (place->loss_is_told || place->device->api->loss(place->device) == NULL)
-            continue;
-        place->loss_is_told = true;
-        tell_loss(context, i);
+        const bl_place *place = &context->places[i];
+        if (!place->loss_is_told && place->device->api->loss(place->device) != NULL)
+            bl_place_tell_loss(context, i);
     }
 }
 

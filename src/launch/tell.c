@@ -85,7 +85,7 @@ static void describe_cast(belay_context *context, const bl_flight *flight, const
     bl_report_coordinates(&t->shape, r->element, &at);
     snprintf(f->what, sizeof f->what, "%s%s is %.9g, not a whole number of 64 bits",
              t->name[0] != '\0' ? t->name : t->role, bl_text_get(&at),
-             bl_launch_float(flight->operand[r->operand].dtype, &bytes));
+             bl_text_real(bl_launch_float(flight->operand[r->operand].dtype, &bytes)));
     bl_text_fini(&at);
 }
 

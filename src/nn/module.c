@@ -593,6 +593,6 @@ bool bl_module_chance(belay_context *context, const char *maker, double p)
 {
     if (p >= 0 && p < 1)
         return true;
-    bl_context_raise(context, BELAY_CONF_VALUE, "dropout of %s is %g, outside [0, 1)", maker, p);
+    bl_context_raise(context, BELAY_CONF_VALUE, "dropout of %s is %g, outside [0, 1)", maker, bl_text_real(p));
     return false;
 }

@@ -15,6 +15,7 @@
 /* Says words that are no fault. */
 static void say(belay_context *context, belay_code code, bl_text *words)
 {
+    bl_context_tell_refused(context);
     if (context->log != NULL && !words->failed)
         context->log(context->log_state, code, bl_text_get(words));
     bl_text_fini(words);

@@ -72,7 +72,8 @@ belay_tensor belay_clamp(belay_tensor x, double low, double high)
     belay_context *context = bl_tensor_context(x);
     BL_ENTER(context);
     if (context != NULL && !(low <= high)) {
-        bl_context_raise(context, BELAY_CONF_VALUE, "clamp to [%g, %g]: the range is empty", low, high);
+        bl_context_raise(context, BELAY_CONF_VALUE, "clamp to [%g, %g]: the range is empty", bl_text_real(low),
+                         bl_text_real(high));
         return (belay_tensor){0};
     }
     bl_params params = {.f = {low, high}};
@@ -84,7 +85,7 @@ belay_tensor belay_dropout(belay_tensor x, double p, bool training)
     belay_context *context = bl_tensor_context(x);
     BL_ENTER(context);
     if (context != NULL && !(p >= 0 && p < 1)) {
-        bl_context_raise(context, BELAY_CONF_VALUE, "dropout's p is %g, outside [0, 1)", p);
+        bl_context_raise(context, BELAY_CONF_VALUE, "dropout's p is %g, outside [0, 1)", bl_text_real(p));
         return (belay_tensor){0};
     }
     if (context == NULL || !training || p == 0)

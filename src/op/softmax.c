@@ -45,7 +45,8 @@ static bool is_reduction(belay_context *context, belay_reduction reduction)
 static bool loss_options_are_legal(belay_context *context, const belay_cross_entropy_options *o)
 {
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1)) {
-        bl_context_raise(context, BELAY_CONF_VALUE, "label smoothing is %g, outside [0, 1]", o->label_smoothing);
+        bl_context_raise(context, BELAY_CONF_VALUE, "label smoothing is %g, outside [0, 1]",
+                         bl_text_real(o->label_smoothing));
         return false;
     }
     return is_reduction(context, o->reduction);

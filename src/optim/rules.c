@@ -16,7 +16,7 @@ belay_optimizer *bl_optim_nil(void)
 static bool check(belay_context *context, const char *name, double value, bool fits, const char *range)
 {
     if (!fits)
-        bl_context_raise(context, BELAY_CONF_VALUE, "%s is %g, outside %s", name, value, range);
+        bl_context_raise(context, BELAY_CONF_VALUE, "%s is %g, outside %s", name, bl_text_real(value), range);
     return fits;
 }
 

@@ -265,7 +265,7 @@ void belay_optimizer_divisor_set(belay_optimizer *o, double divisor)
     if (divisor > 0 && isfinite(divisor))
         o->divisor = divisor;
     else
-        bl_context_raise(o->context, BELAY_CONF_VALUE, "divisor is %g, outside (0, inf)", divisor);
+        bl_context_raise(o->context, BELAY_CONF_VALUE, "divisor is %g, outside (0, inf)", bl_text_real(divisor));
 }
 
 /* ---- questions ------------------------------------------------------------------------------------------------------- */

@@ -91,7 +91,7 @@ static void describe_survey(bl_report_fault *f, const belay_shape *shape, const 
     bl_text at = {0};
     bl_report_coordinates(shape, s->first, &at);
     bl_report_fault_fact(f, "bad: %" PRId64 " of %" PRId64 " elements, first at %s: %g", s->n_bad, s->n_bad + s->n_good,
-                         bl_text_get(&at), s->first_value);
+                         bl_text_get(&at), bl_text_real(s->first_value));
     if (s->n_good > 0)
         bl_report_fault_fact(f, "the others lie in [%g, %g]", s->low, s->high);
     bl_text_fini(&at);

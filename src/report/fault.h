@@ -39,6 +39,7 @@ typedef struct bl_report_fault {
     char other_site[256]; /* "": there is no other place */
     char other_stream[64];
     uint64_t n_echoes; /* later faults of the same cause */
+    bool is_echo;      /* it is one itself */
     char device[16];
     char sample[320]; /* "train.tsv:213" */
     int64_t sample_row;
@@ -72,7 +73,7 @@ void bl_report_fault_describe(const bl_report_fault *fault, bl_text *out);
  * empty has no key.  "code", "what", "op", "layer", "site", "device", "sample"; "tensor", "at", "got", "limit", "count"
  * of the bad element; "tensors" (each "name", "shape", "dtype", "role", "device", "output"); "epoch", "batch",
  * "micro_batch", "step"; "rank", "number" (of the code), "severity", "backward", "sample_row", "operand", "table",
- * "element", "values", "source", "surfaced", "launch", "stream", "other", "other_site", "other_stream", "echoes",
+ * "element", "values", "source", "surfaced", "launch", "stream", "other", "other_site", "other_stream", "echoes", "echo",
  * "facts", "reason" (the row's name), "likely", "try", "text" (the paragraph). */
 void bl_report_fault_json(const bl_report_fault *fault, bl_text *out);
 

@@ -92,6 +92,8 @@ static void add_places(const bl_report_fault *f, bl_text *out)
     }
     if (f->n_echoes > 0)
         bl_text_format(out, ",\"echoes\":%" PRIu64, f->n_echoes);
+    if (f->is_echo)
+        bl_text_add(out, ",\"echo\":true");
 }
 
 static void add_facts(const char *lines, bl_text *out)

@@ -296,6 +296,7 @@ int belay_close(belay_context *context)
     if (context->is_open) {
         close_places(context); /* whose faults count */
         bl_modes_close(context);
+        bl_context_tell_refused(context);
     }
     int status = belay_code_status(context->is_open ? last_code(context) : context->open_code);
     free_context(context);

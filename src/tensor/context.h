@@ -90,9 +90,11 @@ enum {
     BL_LAYER_SIZE = 128,
     BL_MAX_WARNED = 256,
 #ifdef BELAY_SMALL
+    BL_MAX_EVENTS = 64,
     BL_MAX_DEATHS = 4,
     BL_MAX_GRAVES = 4
 #else
+    BL_MAX_EVENTS = 4096, /* that nobody has waited for; of older ones a stream's latest is kept */
     BL_MAX_DEATHS = 4096,
     BL_MAX_GRAVES = 4096
 #endif
@@ -130,8 +132,11 @@ typedef struct bl_place {
     bl_device *device;
     int stream;        /* its current one, in the context's streams */
     bool loss_is_told; /* what lost it */
+    char lost_by[256]; /* the headline of that fault and its site, "": it is not kept */
     bool mappings_are_told;
-    uint64_t n_refused; /* calls that were place.lost */
+    uint64_t n_refused;  /* calls that were place.lost */
+    uint64_t n_untold;   /* of them, those that the log has not heard of */
+    uintptr_t untold_at; /* the site of the last */
 } bl_place;
 
 /* A stream of a device.  Number 0 of each device is open as long as the device is. */
@@ -212,7 +217,8 @@ struct belay_context {
     bl_event *events;    /* by number, from events_begin on */
     int64_t n_events, events_capacity;
     uint64_t events_begin;
-    bl_pending *pending; /* the oldest first */
+    bl_event older[BL_MAX_STREAMS]; /* of each stream, the latest event before those; number 0: none */
+    bl_pending *pending;            /* the oldest first */
     int64_t n_pending, pending_capacity;
     const bl_fence_hooks *fence_hooks;
     struct bl_flights *flights; /* launch/ */
@@ -371,11 +377,15 @@ static inline belay_context *bl_context_here(belay_context *context)
 /* ---- faults ---------------------------------------------------------------------------------------------------------- */
 
 /* Records and tells a fault; fills in site, layer, position and rank where they are empty.  A fault of severity FAULT
- * while recording is on closes the window's gate.  Returns its code. */
+ * while recording is on closes the window's gate.  An echo is recorded as any other, and the log does not hear of it.
+ * Returns its code. */
 belay_code bl_context_fault(belay_context *context, bl_report_fault *fault);
 /* The same from a headline or an error of a lower room. */
 belay_code bl_context_raise(belay_context *context, belay_code code, const char *format, ...) BL_PRINTF(3, 4);
 belay_code bl_context_raise_error(belay_context *context, const bl_error *error);
+
+/* Tells the log, in one paragraph a device, of the calls that were refused there since it last heard of them. */
+void bl_context_tell_refused(belay_context *context);
 
 /* Keeps and tells a fault of a forked child: nothing that other processes share is touched. */
 void bl_context_tell_apart(belay_context *context, bl_report_fault *fault);

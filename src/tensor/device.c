@@ -109,6 +109,7 @@ belay_code belay_synchronise(belay_context *context)
     belay_code first = BELAY_OK;
     if (!belay_is_open(context))
         return refused(context);
+    bl_modes_look(context);
     for (int place = 0; place < context->n_places; place++) {
         belay_code code = bl_place_fence(context, place, "all devices were waited for");
         first = first != BELAY_OK ? first : code;

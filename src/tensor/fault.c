@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The context's faults: recorded in order, told once, the first since the last applied step in front. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "report/site.h"
+#include "tensor/place.h"
 #include "tensor/timeline.h"
 #include "tensor/window.h"
 
@@ -127,6 +129,34 @@ static void keep_in_order(belay_context *context, const bl_report_fault *f, cons
     context->n_faults++;
 }
 
+/* Kept are the echoes themselves. */
+static void tell_refused_on(belay_context *context, int place)
+{
+    bl_place *p = &context->places[place];
+    bl_report_fault f;
+    bl_text words = {0};
+    char brief[640];
+    bl_report_fault_init(&f, BELAY_PLACE_LOST);
+    snprintf(f.what, sizeof f.what, "device %s is lost: %" PRIu64 " more call%s refused", p->device->name, p->n_untold,
+             p->n_untold == 1 ? " was" : "s were");
+    if (p->untold_at != 0)
+        bl_context_site(context, p->untold_at, f.other_site, sizeof f.other_site);
+    snprintf(f.other_words, sizeof f.other_words, "%s", p->n_untold == 1 ? "called at" : "the last at");
+    bl_place_describe_loss(context, place, "lost by", &f);
+    set_position(context, &f);
+    p->n_untold = 0;
+    if (context->log != NULL)
+        context->log(context->log_state, f.code, describe(&f, &words, brief));
+    bl_text_fini(&words);
+}
+
+void bl_context_tell_refused(belay_context *context)
+{
+    for (int place = 0; place < context->n_places; place++)
+        if (context->places[place].n_untold > 0)
+            tell_refused_on(context, place);
+}
+
 void bl_context_tell_apart(belay_context *context, bl_report_fault *f)
 {
     bl_text words = {0};
@@ -137,6 +167,13 @@ void bl_context_tell_apart(belay_context *context, bl_report_fault *f)
     if (context->log != NULL)
         context->log(context->log_state, f->code, text);
     bl_text_fini(&words);
+}
+
+static void tell(belay_context *context, belay_code code, const char *text)
+{
+    bl_context_tell_refused(context);
+    if (context->log != NULL)
+        context->log(context->log_state, code, text);
 }
 
 belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
@@ -156,8 +193,8 @@ belay_code bl_context_fault(belay_context *context, bl_report_fault *f)
         bl_timeline_fault(context, f);
     if (context->fault_observer != NULL)
         context->fault_observer(context->observer_state, f);
-    if (context->log != NULL)
-        context->log(context->log_state, f->code, text);
+    if (!f->is_echo)
+        tell(context, f->code, text);
     bl_text_fini(&words);
     return f->code;
 }

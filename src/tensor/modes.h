@@ -39,7 +39,7 @@ BL_MUST_USE belay_code bl_modes_open(belay_context *context, const belay_options
 /* Sets memory mode and poison, while nothing has been made on the only device; else conf.late, a warning.  mem.exhausted
  * and other failures to open the device again. */
 BL_MUST_USE belay_code bl_modes_memory_set(belay_context *context, const bl_device_options *wanted);
-/* Tells variables that changed since; for calls that are not made often. */
+/* Tells variables that changed since; for calls that are made once a micro-batch, or less often. */
 void bl_modes_look(belay_context *context);
 /* Tells what belay_close has to: late variables, how often the host was made to wait, and where. */
 void bl_modes_close(belay_context *context);

@@ -95,8 +95,9 @@ void bl_place_forget_stream(belay_context *context, int number)
     for (int64_t i = 0; i < context->n_events; i++)
         if (context->events[i].stream == number)
             context->events[i].number = 0;
+    context->older[number] = (bl_event){0};
     for (int s = 0; s < BL_MAX_STREAMS; s++)
-        context->streams[s].clock.upto[number] = 0;
+        context->streams[s].clock.upto[number] = context->older[s].clock.upto[number] = 0;
     for (int64_t i = 0; i < context->n_events; i++)
         context->events[i].clock.upto[number] = 0;
     context->host_clock.upto[number] = 0;
@@ -408,29 +409,62 @@ void bl_place_look(belay_context *context)
         context->fence_hooks->look(context);
 }
 
-belay_code bl_place_raise_lost(belay_context *context, int place)
+/* "kernel gather read 1 byte past the end of x (mem.access), called at train.c:12", of a fault that was kept. */
+static void note_cause(belay_context *context, bl_place *p, int64_t number)
+{
+    belay_fault fault;
+    if (!belay_fault_get(context, number, &fault))
+        return;
+    const char *words = strncmp(fault.text, "belay: ", 7) == 0 ? fault.text + 7 : fault.text;
+    snprintf(p->lost_by, sizeof p->lost_by, "%.*s%s%.80s", (int)bl_min_i64((int64_t)strcspn(words, "\n"), 160), words,
+             fault.site[0] != '\0' ? ", called at " : "", fault.site);
+}
+
+void bl_place_tell_loss(belay_context *context, int place)
 {
     bl_place *p = &context->places[place];
-    if (!p->loss_is_told && context->fence_hooks != NULL)
-        context->fence_hooks->tell_loss(context, place);
+    int64_t number = context->n_faults;
+    if (p->loss_is_told)
+        return;
     p->loss_is_told = true;
-    p->n_refused++;
+    if (context->fence_hooks != NULL)
+        context->fence_hooks->tell_loss(context, place);
+    note_cause(context, p, number);
+}
+
+void bl_place_describe_loss(const belay_context *context, int place, const char *key, bl_report_fault *f)
+{
+    const bl_place *p = &context->places[place];
     const bl_access *loss = p->device->api->loss(p->device);
-    bl_report_fault f;
-    bl_report_fault_init(&f, BELAY_PLACE_LOST);
-    snprintf(f.what, sizeof f.what, "device %s is lost: nothing runs on it any more", p->device->name);
-    snprintf(f.device, sizeof f.device, "%s", p->device->name);
-    if (loss != NULL && loss->address == 0 && !loss->is_write_known)
-        bl_report_fault_fact(
-            &f, "lost by: an illegal access at an address that the machine does not tell, in launch %" PRIu64,
-            loss->launch);
+    snprintf(f->device, sizeof f->device, "%s", p->device->name);
+    if (p->lost_by[0] != '\0')
+        bl_report_fault_fact(f, "%s: %s", key, p->lost_by);
+    else if (loss != NULL && loss->address == 0 && !loss->is_write_known)
+        bl_report_fault_fact(f,
+                             "%s: an illegal access at an address that the machine does not tell, in launch %" PRIu64,
+                             key, loss->launch);
     else if (loss != NULL)
-        bl_report_fault_fact(&f, "lost by: an illegal %s at 0x%" PRIx64 ", in launch %" PRIu64,
+        bl_report_fault_fact(f, "%s: an illegal %s at 0x%" PRIx64 ", in launch %" PRIu64, key,
                              !loss->is_write_known ? "access"
                              : loss->is_write      ? "write"
                                                    : "read",
                              loss->address, loss->launch);
-    bl_report_fault_fact(&f, "calls refused so far: %" PRIu64, p->n_refused);
+    bl_report_fault_fact(f, "calls refused so far: %" PRIu64, p->n_refused);
+}
+
+belay_code bl_place_raise_lost(belay_context *context, int place)
+{
+    bl_place *p = &context->places[place];
+    bl_report_fault f;
+    bl_place_tell_loss(context, place);
+    bl_report_fault_init(&f, BELAY_PLACE_LOST);
+    f.is_echo = p->n_refused++ > 0;
+    snprintf(f.what, sizeof f.what, "device %s is lost: nothing runs on it any more", p->device->name);
+    bl_place_describe_loss(context, place, f.is_echo ? "echo of" : "lost by", &f);
+    if (f.is_echo) {
+        p->n_untold++;
+        p->untold_at = context->site;
+    }
     return bl_context_fault(context, &f);
 }
 

@@ -66,8 +66,12 @@ belay_code bl_place_settle(belay_context *context, const char *why);
 void bl_place_gather(belay_context *context, int place);
 /* Tells the faults of launches that the host has waited for; waits for nothing. */
 void bl_place_look(belay_context *context);
-/* Raises place.lost, after what lost the device when that has not been told yet. */
+/* Tells what lost a device, once, and keeps its words for what comes of it. */
+void bl_place_tell_loss(belay_context *context, int place);
+/* Raises place.lost, after what lost the device when that has not been told yet.  From the second on they are echoes. */
 belay_code bl_place_raise_lost(belay_context *context, int place);
+/* Device and facts of a place.lost: the cause under that key, and how many calls were refused. */
+void bl_place_describe_loss(const belay_context *context, int place, const char *key, bl_report_fault *fault);
 
 /* ---- streams --------------------------------------------------------------------------------------------------------- */
 

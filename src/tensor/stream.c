@@ -130,13 +130,20 @@ belay_code belay_stream_synchronise(belay_stream handle)
 
 /* ---- events ---------------------------------------------------------------------------------------------------------- */
 
-/* Events that the host has waited for order nothing any more. */
+/* Events that the host has waited for order nothing any more.  When there are too many others, the older half goes too:
+ * whoever still waits for one of those waits for the latest of them on its stream, which orders more than was asked for,
+ * and says so to the clocks. */
 static void forget_old_events(belay_context *context)
 {
-    int64_t old = 0;
-    while (old < context->n_events &&
-           bl_clock_is_behind(&context->host_clock, context->events[old].stream, context->events[old].number))
-        old++;
+    int64_t old = 0, most = context->n_events >= BL_MAX_EVENTS ? BL_MAX_EVENTS / 2 : 0;
+    for (; old < context->n_events; old++) {
+        const bl_event *event = &context->events[old];
+        if (bl_clock_is_behind(&context->host_clock, event->stream, event->number))
+            continue;
+        if (old >= most)
+            break;
+        context->older[event->stream] = *event;
+    }
     if (old == 0)
         return;
     context->n_events -= old;
@@ -158,7 +165,7 @@ belay_event belay_event_record(belay_stream handle)
     bl_event event = {.stream = number, .clock = stream->clock};
     event.number = device->api->synchronous ? 0 : device->api->stream_put(device, stream->number);
     event.clock.upto[number] = event.number;
-    if (context->n_events == context->events_capacity)
+    if (context->n_events == context->events_capacity || context->n_events >= BL_MAX_EVENTS)
         forget_old_events(context);
     if (!bl_grow(&context->events, &context->events_capacity, context->n_events + 1, sizeof *context->events)) {
         bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory for an event");
@@ -177,9 +184,12 @@ static const bl_event *find_event(belay_context *context, belay_event handle, bo
         bl_context_raise(context, BELAY_LIFE_STALE, "an event was used that %s",
                          handle.context == context->number || handle.context == 0 ? "was never recorded"
                                                                                   : "belongs to another context");
-    return *is_known && handle.serial > context->events_begin
-               ? &context->events[handle.serial - context->events_begin - 1]
-               : NULL;
+    if (!*is_known || handle.stream >= BL_MAX_STREAMS)
+        return NULL;
+    if (handle.serial > context->events_begin)
+        return &context->events[handle.serial - context->events_begin - 1];
+    const bl_event *older = &context->older[handle.stream];
+    return bl_clock_is_behind(&context->host_clock, (int)handle.stream, older->number) ? NULL : older;
 }
 
 belay_code belay_stream_wait(belay_stream handle, belay_event event)

@@ -38,7 +38,7 @@ static belay_code set_options(bl_trainer *t, const belay_train_options *given)
                             "%" PRId64 " batches to skip were promised at a NULL pointer", o->n_skip);
     if (!(o->label_smoothing >= 0 && o->label_smoothing < 1))
         return bl_error_set(&t->error, BELAY_CONF_VALUE, "label_smoothing is %g, it must be from 0 to below 1",
-                            o->label_smoothing);
+                            bl_text_real(o->label_smoothing));
     if ((int)o->on_fault < 0 || o->on_fault > BELAY_ON_FAULT_STOP)
         return bl_error_set(&t->error, BELAY_CONF_VALUE, "on_fault is %d, which is no policy", (int)o->on_fault);
     return BELAY_OK;

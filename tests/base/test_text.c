@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -113,6 +114,28 @@ static void utf8_lengths_follow_rfc_3629(void **state)
         assert_int_equal(bl_utf8_length(cases[i].bytes, cases[i].n_bytes), cases[i].length);
 }
 
+static void a_real_number_reads_as_itself_and_a_nan_has_no_sign(void **state)
+{
+    (void)state;
+    const struct {
+        double value;
+        const char *words;
+    } cases[] = {
+        {1.5, "1.5"},
+        {-0.0, "-0"},
+        {(double)INFINITY, "inf"},
+        {-(double)INFINITY, "-inf"},
+        {copysign((double)NAN, 1), "nan"},
+        {copysign((double)NAN, -1), "nan"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bl_text text = {0};
+        bl_text_format(&text, "%g", bl_text_real(cases[i].value));
+        assert_string_equal(bl_text_get(&text), cases[i].words);
+        bl_text_fini(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +144,7 @@ int main(void)
         cmocka_unit_test(a_text_without_memory_keeps_what_it_has),
         cmocka_unit_test(control_characters_and_broken_utf8_are_escaped),
         cmocka_unit_test(escaped_text_ends_at_its_limit_between_characters),
+        cmocka_unit_test(a_real_number_reads_as_itself_and_a_nan_has_no_sign),
         cmocka_unit_test(utf8_lengths_follow_rfc_3629),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

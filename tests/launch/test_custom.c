@@ -47,8 +47,11 @@ static void launch(belay_context *context, const belay_kernel *kernel, int64_t n
                    numbers params)
 {
     launch_with(context, kernel,
-                (belay_launch_options){
-                    .n_items = n_items, .operand = {x, y}, .params = &params, .params_bytes = sizeof params});
+                (belay_launch_options){.n_items = n_items,
+                                       .operand = {x, y},
+                                       .params = &params,
+                                       .params_bytes = sizeof params,
+                                       .params_are_numbers = true}); /* whose last bytes may be anything */
 }
 
 static const char nothing[] = "";
@@ -876,6 +879,9 @@ static void a_fault_of_a_launch_whose_operand_was_brought_names_it(void **state)
     close_faulted(context);
 }
 
+#define LOST_BY_PEEK                                                                                                   \
+    "    lost by: kernel peek read address 0x8, a null pointer (mem.access), called at test_custom.c:%d\n"
+
 static void an_illegal_access_on_sim_loses_the_device_and_names_the_launch(void **state)
 {
     (void)state;
@@ -888,15 +894,80 @@ static void an_illegal_access_on_sim_loses_the_device_and_names_the_launch(void 
     float out;
     int line = __LINE__ + 1;
     assert_int_equal(belay_tensor_read(x, &out, sizeof out), BELAY_PLACE_LOST);
-    told_expect("belay: kernel peek read address 0x8, a null pointer (mem.access)\n"
-                "    op: peek, called at test_custom.c:%d, launch %" PRIu64 "\n    surfaced at: test_custom.c:%d\n"
-                "    tensors: x [1] f32 (output); on sim:0\n" TOLD_START "%s"
-                "belay: device sim:0 is lost: nothing runs on it any more (place.lost)\n"
-                "    called at: test_custom.c:%d\n    lost by: an illegal read at 0x8, in launch %" PRIu64 "\n"
-                "    calls refused so far: 1\n" TOLD_START "    try: %s\n",
-                launch_line, serial, line, told_try(BELAY_MEM_ACCESS), line, serial,
-                belay_code_advice(BELAY_PLACE_LOST));
+    told_expect(
+        "belay: kernel peek read address 0x8, a null pointer (mem.access)\n"
+        "    op: peek, called at test_custom.c:%d, launch %" PRIu64 "\n    surfaced at: test_custom.c:%d\n"
+        "    tensors: x [1] f32 (output); on sim:0\n" TOLD_START "%s"
+        "belay: device sim:0 is lost: nothing runs on it any more (place.lost)\n"
+        "    called at: test_custom.c:%d\n" LOST_BY_PEEK "    calls refused so far: 1\n" TOLD_START "    try: %s\n",
+        launch_line, serial, line, told_try(BELAY_MEM_ACCESS), line, launch_line, belay_code_advice(BELAY_PLACE_LOST));
     close_faulted(context);
+}
+
+static int loop_line;
+
+/* One line, however often it is called. */
+static __attribute__((noinline)) belay_code read_lost(belay_tensor x)
+{
+    float out;
+    loop_line = __LINE__ + 1;
+    belay_code code = belay_tensor_read(x, &out, sizeof out);
+    return code;
+}
+
+/* A context whose sim:0 is lost, and has said so: the cause, and the first call that was refused. */
+static belay_context *open_lost(belay_tensor *x)
+{
+    belay_context *context = open_sim();
+    *x = empty(context, 1, "x");
+    address params = {.at = 8};
+    launch_with(
+        context, &peek,
+        (belay_launch_options){.n_items = 1, .operand = {*x}, .params = &params, .params_bytes = sizeof params});
+    assert_int_equal(read_lost(*x), BELAY_PLACE_LOST);
+    assert_int_equal(belay_n_faults(context), 2);
+    told_clear();
+    return context;
+}
+
+static void calls_on_a_lost_device_are_echoes_that_are_kept_and_told_together(void **state)
+{
+    (void)state;
+    belay_tensor x;
+    belay_context *context = open_lost(&x);
+    char words[512];
+    belay_fault fault;
+    for (int i = 2; i <= 100; i++) {
+        assert_int_equal(read_lost(x), BELAY_PLACE_LOST);
+        assert_int_equal(belay_n_faults(context), i + 1);
+        assert_true(belay_fault_get(context, i, &fault));
+        assert_int_equal(fault.code, BELAY_PLACE_LOST);
+        snprintf(words, sizeof words,
+                 "belay: device sim:0 is lost: nothing runs on it any more (place.lost)\n"
+                 "    called at: test_custom.c:%d\n"
+                 "    echo of: kernel peek read address 0x8, a null pointer (mem.access), called at test_custom.c:%d\n"
+                 "    calls refused so far: %d\n" TOLD_START "%s",
+                 loop_line, launch_line, i, told_try(BELAY_PLACE_LOST));
+        assert_string_equal(fault.text, words);
+        assert_true(words_have(fault.json, "\"echo\":true"));
+    }
+    assert_string_equal(told(), "");
+    int line = __LINE__ + 1;
+    belay_fault_raise(context, BELAY_CONF_VALUE, "something else");
+    told_expect("belay: device sim:0 is lost: 99 more calls were refused (place.lost)\n"
+                "    the last at: test_custom.c:%d\n" LOST_BY_PEEK "    calls refused so far: 100\n" TOLD_START
+                "    try: %s\n"
+                "belay: something else (conf.value)\n"
+                "    called at: test_custom.c:%d\n" TOLD_START "%s",
+                loop_line, launch_line, belay_code_advice(BELAY_PLACE_LOST), line, told_try(BELAY_CONF_VALUE));
+    read_lost(x);
+    assert_string_equal(told(), "");
+    assert_true(belay_fault_first(context, &fault));
+    assert_int_equal(fault.code, BELAY_MEM_ACCESS);
+    assert_int_equal(belay_close(context), 6);
+    told_expect("belay: device sim:0 is lost: 1 more call was refused (place.lost)\n"
+                "    called at: test_custom.c:%d\n" LOST_BY_PEEK "    calls refused so far: 101\n" TOLD_START "%s",
+                loop_line, launch_line, told_try(BELAY_PLACE_LOST));
 }
 
 static void a_raw_overrun_on_sim_is_named_by_its_tensor(void **state)
@@ -993,6 +1064,7 @@ int main(void)
         cmocka_unit_test(what_a_kernel_writes_is_never_brought),
         cmocka_unit_test(a_fault_of_a_launch_whose_operand_was_brought_names_it),
         cmocka_unit_test(an_illegal_access_on_sim_loses_the_device_and_names_the_launch),
+        cmocka_unit_test(calls_on_a_lost_device_are_echoes_that_are_kept_and_told_together),
         cmocka_unit_test(a_raw_overrun_on_sim_is_named_by_its_tensor),
         cmocka_unit_test(an_op_of_two_kernels_has_the_gradient_of_its_formula),
     };

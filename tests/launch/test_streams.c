@@ -191,6 +191,29 @@ static void event_too_early(lab *l)
     belay_relu(y);
 }
 
+/* Events of a stream that nobody waits for, more than are kept. */
+static void record_many(lab *l, belay_stream stream)
+{
+    for (int i = 0; i < 2 * BL_MAX_EVENTS + 3; i++)
+        (void)belay_event_record(stream);
+    assert_true(l->context->n_events <= BL_MAX_EVENTS && l->context->events_capacity <= 2 * BL_MAX_EVENTS);
+}
+
+static void event_too_early_and_long_ago(lab *l)
+{
+    use(l->a);
+    here(l, "early");
+    belay_relu(l->x);
+    belay_event early = belay_event_record(l->a);
+    here(l, "first");
+    belay_tensor y = belay_tensor_name_set(belay_relu(l->x), "y");
+    record_many(l, l->main);
+    assert_int_equal(belay_stream_wait(l->b, early), BELAY_OK);
+    use(l->b);
+    here(l, "second");
+    belay_relu(y);
+}
+
 static void two_producers_one_event(lab *l)
 {
     belay_stream c = belay_stream_open(l->context, "c");
@@ -358,6 +381,11 @@ static const planted races[] = {
          "    tensors: y [512] f32; on sim:0\n",
          "0"),
     RACE(event_too_early, "y", "read", "stream b", "stream a", "writing",
+         "    op: relu, called at second on stream b\n"
+         "    written at: first on stream a\n"
+         "    tensors: y [512] f32; on sim:0\n",
+         "0"),
+    RACE(event_too_early_and_long_ago, "y", "read", "stream b", "stream a", "writing",
          "    op: relu, called at second on stream b\n"
          "    written at: first on stream a\n"
          "    tensors: y [512] f32; on sim:0\n",
@@ -777,6 +805,26 @@ static void between_cpu_and_device(lab *l)
     expect_all(l, belay_add(belay_tensor_to(z, "sim:0"), y), 6);
 }
 
+static void an_event_of_long_ago_still_orders(lab *l)
+{
+    use(l->a);
+    belay_tensor y = belay_add(work(l->x, 3), l->x);
+    belay_event of_y = belay_event_record(l->a);
+    record_many(l, l->b);
+    belay_tensor z = belay_add(y, l->x);
+    belay_event of_z = belay_event_record(l->a);
+    record_many(l, l->a);
+    use(l->b);
+    assert_int_equal(belay_stream_wait(l->b, of_y), BELAY_OK);
+    belay_tensor sum = belay_add(y, l->x);
+    assert_int_equal(belay_stream_wait(l->b, of_z), BELAY_OK);
+    sum = belay_add(sum, z);
+    assert_int_equal(belay_event_synchronise(of_y), BELAY_OK);
+    assert_true(belay_event_is_done(of_y));
+    expect_all(l, sum, 6);
+    record_many(l, l->b); /* which were waited for */
+}
+
 typedef struct program {
     const char *name;
     void (*run)(lab *l);
@@ -807,6 +855,7 @@ static const program programs[] = {
     {"a_gradient_behind_an_event", a_gradient_behind_an_event},
     {"a_stream_in_the_place_of_a_closed_one", a_stream_in_the_place_of_a_closed_one},
     {"between_cpu_and_device", between_cpu_and_device},
+    {"an_event_of_long_ago_still_orders", an_event_of_long_ago_still_orders},
 };
 
 static void run_program(const program *p, int64_t seed)

@@ -120,14 +120,13 @@ static void lost_window_is_told_once_with_its_first_code(void **state)
     assert_int_equal(belay_close(context), 0);
 }
 
-static void overflow_names_the_first_parameter_and_its_range(void **state)
+static void expect_overflow(float value, const char *words)
 {
-    (void)state;
     belay_context *context = open_cpu();
     belay_tensor leaf[LEAVES];
     make_leaves(context, 4, leaf);
     belay_optimizer *o = optimizer_of(context, 2, leaf, LEAVES);
-    const float bad[2][3] = {{-2.5f, INFINITY, 3.25f}, {NAN, NAN, NAN}};
+    const float bad[2][3] = {{-2.5f, value, 3.25f}, {NAN, NAN, NAN}};
     give(leaf[0], drawn(context, 4, 0));
     give(leaf[1], belay_tensor_from(context, BELAY_F32, belay_shape1(3), bad[0], sizeof bad[0]));
     give(leaf[2], belay_tensor_from(context, BELAY_F32, belay_shape1(2), bad[1], 8));
@@ -137,13 +136,22 @@ static void overflow_names_the_first_parameter_and_its_range(void **state)
     snprintf(text, sizeof text,
              "belay: step 0 was not applied: the gradient of b [3] is not finite (run.overflow)\n"
              "    called at: test_step.c:%d\n"
-             "    bad: 1 of 3 elements, first at [1]: inf\n"
+             "    bad: 1 of 3 elements, first at [1]: %s\n"
              "    the others lie in [-2.5, 3.25]\n"
              "    when: epoch 0, batch 3 (micro-batch 3 of its window), step 0, rank 0\n"
              "    try: Ordinary at the start with a loss scale; if it repeats, lower the learning rate.\n",
-             line);
+             line, words);
     assert_words_equal(told, text);
     assert_int_equal(belay_close(context), 0);
+}
+
+static void overflow_names_the_first_parameter_and_its_range(void **state)
+{
+    (void)state;
+    expect_overflow(INFINITY, "inf");
+    expect_overflow(-INFINITY, "-inf");
+    expect_overflow(copysignf(NAN, 1), "nan");
+    expect_overflow(copysignf(NAN, -1), "nan");
 }
 
 static void large_finite_gradients_are_no_overflow(void **state)

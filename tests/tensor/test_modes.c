@@ -153,6 +153,35 @@ static void closing_tells_what_came_late(void **state)
                 line);
 }
 
+static void a_loop_hears_of_what_came_late_at_its_first_round(void **state)
+{
+    (void)state;
+    belay_context *context = opened((belay_options){0});
+    const float one = 1;
+    belay_tensor leaf = told_leaf(context, belay_shape0(), &one);
+    setenv("BELAY_LAUNCH_BLOCKING", "1", 1);
+    setenv("BELAY_SYNC_DEBUG", "warn", 1);
+    belay_tensor loss = belay_mul(leaf, leaf);
+    (HERE, belay_backward(loss));
+    told_expect("belay: BELAY_LAUNCH_BLOCKING was set to \"1\" after the context had been opened (conf.late)\n"
+                "    called at: test_modes.c:%d\n"
+                "    in force: launch blocking off (default)\n" TOLD_START
+                "    try: Set it before the context is opened, or call belay_debug_setup.\n"
+                "belay: BELAY_SYNC_DEBUG was set to \"warn\" after the context had been opened (conf.late)\n"
+                "    called at: test_modes.c:%d\n"
+                "    in force: sync debug off (default)\n" TOLD_START
+                "    try: Set it before the context is opened, or call belay_debug_setup.\n",
+                line, line);
+    belay_backward(belay_mul(leaf, leaf));
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    assert_string_equal(told(), "");
+    setenv("BELAY_MEMORY", "exact", 1);
+    assert_int_equal((HERE, belay_synchronise(context)), BELAY_OK);
+    assert_true(words_have(told(), "belay: BELAY_MEMORY was set to \"exact\" after the context had been opened"));
+    told_clear();
+    told_close(context);
+}
+
 /* ---- waits */
 
 static belay_context *opened_sim(belay_sync_debug mode)
@@ -301,6 +330,7 @@ int main(void)
         cmocka_unit_test_setup(a_value_that_is_none_is_refused, set_up),
         cmocka_unit_test_setup(an_option_that_is_none_is_refused, set_up),
         cmocka_unit_test_setup(a_variable_that_comes_late_is_told_once, set_up),
+        cmocka_unit_test_setup(a_loop_hears_of_what_came_late_at_its_first_round, set_up),
         cmocka_unit_test_setup(closing_tells_what_came_late, set_up),
         cmocka_unit_test_setup(a_wait_is_told_once_for_each_line_and_counted, set_up),
         cmocka_unit_test_setup(where_lines_say_nothing_waits_are_told_by_their_reasons, set_up),

@@ -127,7 +127,8 @@ static void write_reasons(FILE *out)
         "with `name`, `shape`, `dtype`, `role`, `device`, `output`; `epoch`, `batch`, `micro_batch`, `step`, `rank`; "
         "`number` of the code, `severity`, `backward`, `sample_row`, `operand`, `table`, `element`, `values`, "
         "`source`; "
-        "`surfaced`, `launch`, `stream`, `other` with `other_site` and `other_stream`, `echoes`; `facts`, `reason`, "
+        "`surfaced`, `launch`, `stream`, `other` with `other_site` and `other_stream`, `echoes`, `echo` (true: it is "
+        "one); `facts`, `reason`, "
         "`likely`, `try`, and `text`, the paragraph. `faults.jsonl` adds `policy`, what was done about it, and of the "
         "batch `inputs`, `labels`, `n_samples`, `samples`.\n",
         out);
