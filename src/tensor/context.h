@@ -277,8 +277,8 @@ struct belay_context {
     belay_code window_code; /* of the first of them */
     bl_cause causes[BL_MAX_CAUSES];
     uint64_t n_causes;
-    uint64_t window;        /* number of the one at work */
-    uint64_t first_window;  /* of the oldest that is not told; as `window`: all are */
+    uint64_t window;       /* number of the one at work */
+    uint64_t first_window; /* of the oldest that is not told; as `window`: all are */
     bl_window windows[BL_RING_WINDOWS];
     /* optim/ sets it: says what became of a window, `outcome` as its words in the ring. */
     void (*tell_window)(belay_context *context, const bl_window *window, uint32_t outcome);
