@@ -261,7 +261,9 @@ static void end_guard(guard *g)
 belay_code belay_guarded(belay_context *context, belay_guarded_function function, void *arg)
 {
     guard g = {.site = (uintptr_t)__builtin_return_address(0)};
-    TRY(begin_guard(&g, context, function != NULL));
+    belay_code code = begin_guard(&g, context, function != NULL);
+    if (code != BELAY_OK || context == NULL)
+        return code;
     function(context, arg);
     end_guard(&g);
     return g.first;

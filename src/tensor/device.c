@@ -35,7 +35,7 @@ belay_code belay_device_set(belay_context *context, const char *device)
     BL_ENTER(context);
     if (!belay_is_open(context))
         return refused(context);
-    int place;
+    int place = 0;
     TRY(bl_place_named(context, device, &place));
     bl_place_go(context, place);
     return BELAY_OK;
@@ -53,7 +53,7 @@ belay_device_guard belay_device_guard_open(belay_context *context, const char *d
                          BL_MAX_GUARDS);
         return (belay_device_guard){0};
     }
-    int place;
+    int place = 0;
     if (bl_place_named(context, device, &place) != BELAY_OK)
         return (belay_device_guard){0};
     bl_guard *guard = &context->guards[context->n_guards++];
@@ -123,7 +123,7 @@ belay_code belay_device_synchronise(belay_context *context, const char *device)
     BL_ENTER(context);
     if (!belay_is_open(context))
         return refused(context);
-    int place;
+    int place = 0;
     TRY(bl_place_named(context, device, &place));
     return bl_place_fence(context, place, "a device was waited for");
 }

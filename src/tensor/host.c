@@ -230,7 +230,7 @@ static uint32_t slot_take(belay_context *context)
     for (int64_t i = 1; i < h->n; i++)
         if (h->memory[i]->data == NULL && h->memory[i]->generation != UINT32_MAX)
             return (uint32_t)i;
-    if (h->n == UINT32_MAX || !bl_grow(&h->memory, &h->capacity, h->n + 1, sizeof *h->memory))
+    if (h->n == UINT32_MAX || !bl_grow(&h->memory, &h->capacity, h->n + 1, sizeof(host_memory *)))
         return 0;
     h->memory[h->n] = bl_alloc(1, sizeof **h->memory);
     return h->memory[h->n] != NULL ? (uint32_t)h->n++ : 0;
