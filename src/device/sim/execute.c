@@ -14,7 +14,9 @@ static pthread_once_t watched = PTHREAD_ONCE_INIT;
 /* The product that held it at the fork is the parent's. */
 static void free_in_child(void) { (void)pthread_mutex_init(&blas_lock, NULL); }
 
-static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, free_in_child); }
+static void watch(void) { (void)pthread_atfork(NULL, NULL, free_in_child); }
+
+void bl_sim_watch_forks(void) { (void)pthread_once(&watched, watch); }
 
 bool bl_sim_is_lost(const bl_sim *sim) { return __atomic_load_n(&sim->is_lost, __ATOMIC_ACQUIRE); }
 
@@ -80,10 +82,8 @@ static void execute_launch(bl_sim_queue *queue, const bl_launch *launch)
     bool is_product = launch->op == BL_OP_matmul;
     if (!alias_operands(queue->sim, &run.launch))
         return;
-    if (is_product) {
-        pthread_once(&watched, watch_forks);
+    if (is_product)
         pthread_mutex_lock(&blas_lock);
-    }
     int64_t start = queue->cpu.options.ran != NULL ? bl_clock_now() : 0;
     bool ended = run_trapped(queue->sim, launch->serial, run_launch, &run);
     if (start != 0)

@@ -167,6 +167,7 @@ static belay_code open_sim(const bl_device_options *options, bl_device **out, bl
     sim->process = getpid();
     sim->seed = UINT64_MAX;
     pthread_mutex_init(&sim->loss_lock, NULL);
+    bl_sim_watch_forks();
     belay_code code = read_number("BELAY_SIM_SEED", 0, UINT64_MAX - 1, &sim->seed, error);
     sim->engine = sim->seed == UINT64_MAX ? &bl_sim_free_engine : &bl_sim_seeded_engine;
     if (code == BELAY_OK)

@@ -91,6 +91,8 @@ struct bl_sim {
 /* Puts body(state) into a stream; it runs as a kernel does. */
 belay_code bl_sim_call(bl_device *device, int stream, void (*body)(void *state), void *state, uint64_t serial);
 
+/* Before the first command: a fork that is under way when a handler is registered does not run it. */
+void bl_sim_watch_forks(void);
 bool bl_sim_is_lost(const bl_sim *sim);
 /* Runs one command, which was taken from the queue; nothing when the device is lost. */
 void bl_sim_execute(bl_sim_queue *queue, bl_sim_command *command);
