@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* F08: a kernel is given a pointer of the host: an array that was forgotten, or NULL.  A GPU ends with an illegal memory
- * access, and its context is gone.  On a device that cannot read the host Belay refuses parameters that hold such an
- * address.  On the cpu the host's memory is legal; a NULL there is caught, and the cpu goes on. */
+ * access, and its context is gone.  So does a software device, which finds out by an inaccessible stand-in for what looks
+ * like a pointer.  On the cpu the host's memory is legal; a NULL there is caught, and the cpu goes on. */
 #include "gallery.h"
 
 typedef struct pointer {
@@ -39,7 +39,8 @@ static const injection injections[] = {
      .run = give_array,
      .code = BELAY_MEM_ACCESS,
      .is_legal_on_cpu = true,
-     .named = "op;site;tensor;device;step;value=an address of the host"},
+     .loses_device = true,
+     .named = "op;site;tensor;device;step;value=the host's own memory"},
     {.what = "a NULL pointer",
      .run = give_null,
      .code = BELAY_MEM_ACCESS,

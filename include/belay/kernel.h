@@ -173,7 +173,7 @@ BELAY_KERNEL_FN int64_t belay_index_of(const belay_work *work, double value)
 
 /* The launch's parameters as a `type`: a copy, the same for every item, aligned to 8 bytes.  One of another size than
  * the launch gave is the fault conf.value; then what there is not reads as zeros.  They are numbers: a pointer to the
- * host's memory means nothing on another device, and is refused there (see belay_launch). */
+ * host's memory means nothing on another device, and to follow it is an illegal access there (see belay_launch). */
 #define BELAY_PARAMS(type, work) ((const type *)belay_params_of((work), (int64_t)sizeof(type)))
 BELAY_KERNEL_FN const void *belay_params_of(const belay_work *work, int64_t n_bytes)
 {

@@ -17,7 +17,6 @@ typedef struct belay_launch_options {
     const void *params;                              /* copied before the call returns; NULL where there are none */
     int64_t params_bytes;                            /* at most BELAY_MAX_KERNEL_PARAMS */
     const char *device;                              /* NULL: the operands' own ("cpu", "sim:1"); others are refused */
-    bool params_are_numbers;                         /* no word of params is a pointer, whatever it looks like */
 } belay_launch_options;
 
 /* Proves the operands against the kernel's signature and puts the kernel into the current stream of their device.  An
@@ -27,15 +26,14 @@ typedef struct belay_launch_options {
  * Refused, before anything runs: a dead or foreign handle (life.stale, life.foreign), another dtype, rank or size than
  * the signature's, or fewer rows than items (type.dtype, shape.rank, shape.contract), two operands of which one is
  * written and that share memory, or a written one whose elements do (shape.contract), operands on two devices or on
- * another than `device` (place.device), a signature or an option that makes no sense (conf.value, conf.missing), and, on
- * devices that cannot read the host's memory, parameters that hold an address of it (mem.access): a word of 8 bytes, at a
- * multiple of 8, whose value is an address that this process can read.  Bytes between the fields of a struct may be
- * anything, and look like one: zero the struct by memset before its fields are set.  For numbers that may look like one,
- * and structs that are not zeroed, params_are_numbers says that there is none, and nothing is looked for.
+ * another than `device` (place.device), a signature or an option that makes no sense (conf.value, conf.missing).
  * Where belay_options.place is move, operands that are only read are copied to where the written ones lie, counted and told
  * as for ops (place.moved); written ones never move, and two of them apart are refused.
  * Told when the kernel has run: index.range, kernel.assert, num.cast, and what the views refuse (type.dtype, shape.rank,
- * conf.conflict, conf.value); mem.access for raw accesses where they are caught. */
+ * conf.conflict, conf.value); mem.access for raw accesses where they are caught.  On `sim` one of them is to follow a
+ * pointer of the host's that params hold, at a multiple of 8 bytes among the first four that look like one: a kernel with
+ * such a word, be it a number or what lies between two fields, is run once before with an inaccessible address in its
+ * place, and what it wrote is put back. */
 BELAY_API void belay_launch(belay_context *context, const belay_kernel *kernel, const belay_launch_options *options);
 
 #ifdef __cplusplus

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _GNU_SOURCE /* process_vm_readv */
 #include "launch/custom.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 #include "launch/prove.h"
@@ -312,38 +309,6 @@ static bool device_fits(const bl_call *call, const belay_launch_options *options
     return false;
 }
 
-/* Whether this process can read a byte there: asked of the system, which answers instead of a signal. */
-static bool is_readable(uint64_t address)
-{
-    char byte;
-    struct iovec to = {&byte, 1}, from = {(void *)(uintptr_t)address, 1};
-    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
-}
-
-/* A device that cannot read the host's memory takes no address of it, unless the program says that there is none.
- * Numbers below 2^32 are no addresses here. */
-static bool params_hold_no_address(const bl_call *call, const bl_proof *p)
-{
-    const belay_kernel_args *args = &call->custom->args;
-    const bl_device *device = call->context->places[p->place].device;
-    for (int64_t at = 0; at + 8 <= args->params_bytes && strcmp(device->api->kind, "cpu") != 0; at += 8) {
-        uint64_t word;
-        memcpy(&word, (const char *)args->params + at, sizeof word);
-        if (word >> 32 == 0 || word >> 47 != 0 || !is_readable(word))
-            continue;
-        bl_error error;
-        bl_error_set(&error, BELAY_MEM_ACCESS,
-                     "bytes %" PRId64 " to %" PRId64 " of the parameters of %s are 0x%" PRIx64
-                     ", an address of the host, which %s cannot read",
-                     at, at + 7, call->custom->name, word, device->name);
-        bl_error_advise(&error, "Give what it points to as an operand; if it is no pointer, zero the struct by memset "
-                                "before its fields are set, or set params_are_numbers.");
-        refuse(call, &error);
-        return false;
-    }
-    return true;
-}
-
 /* ---- tensors of other devices ---------------------------------------------------------------------------------------- */
 
 static bool bring(bl_call *call, int k, int home, belay_tensor *copy)
@@ -434,7 +399,7 @@ static bool prove(bl_call *call, const bl_signature *s, const belay_launch_optio
         !writes_are_alone(call, s, p->written) || !device_fits(call, options, p))
         return false;
     fill(call, options, p);
-    return options->params_are_numbers || params_hold_no_address(call, p);
+    return true;
 }
 
 static void launch(belay_context *context, const belay_kernel *kernel, const bl_signature *s,

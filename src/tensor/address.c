@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE /* process_vm_readv */
 #include "tensor/address.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 
@@ -105,6 +108,14 @@ static void add_facts(const belay_context *context, const nearest *n, uint64_t l
         add_moment(context, &n->death, "freed at", launch, facts);
 }
 
+/* Of a device that cannot read it: a byte of this process.  The system answers, where a look would be a signal. */
+static bool is_host(const bl_device *device, uint64_t address)
+{
+    char byte;
+    struct iovec to = {&byte, 1}, from = {(void *)(uintptr_t)address, 1};
+    return !device->api->synchronous && process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
+}
+
 static const bl_storage *describe(const belay_context *context, const bl_device *device, uint64_t of, uint64_t address,
                                   uint64_t launch, bl_text *words, bl_text *facts)
 {
@@ -113,10 +124,12 @@ static const bl_storage *describe(const belay_context *context, const bl_device 
     if (!best.is_known || best.distance > PAGE)
         look_at_dead(context, address, &best);
     if (!best.is_known) {
-        bl_text_format(words,
-                       address < PAGE ? "address 0x%" PRIx64 ", a null pointer"
-                                      : "address 0x%" PRIx64 ", near which no tensor lies or lay",
-                       address);
+        bool is_hosts = address >= PAGE && is_host(device, address);
+        bl_text_format(words, "address 0x%" PRIx64 ", %s", address,
+                       address < PAGE ? "a null pointer"
+                       : is_hosts     ? "which is the host's own memory"
+                                      : "near which no tensor lies or lay");
+        bl_text_add(facts, is_hosts ? "a device cannot read it: give what it points to as an operand\n" : "");
         return NULL;
     }
     if (best.distance == 0)

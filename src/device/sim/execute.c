@@ -80,8 +80,13 @@ static void execute_launch(bl_sim_queue *queue, const bl_launch *launch)
 {
     launch_run run = {.cpu = &queue->cpu, .launch = *launch};
     bool is_product = launch->op == BL_OP_matmul;
+    bl_access access;
     if (!alias_operands(queue->sim, &run.launch))
         return;
+    if (launch->custom != NULL && bl_sim_follows_host(&queue->cpu, &run.launch, &access)) {
+        lose(queue->sim, &access);
+        return;
+    }
     if (is_product)
         pthread_mutex_lock(&blas_lock);
     int64_t start = queue->cpu.options.ran != NULL ? bl_clock_now() : 0;

@@ -91,6 +91,9 @@ struct bl_sim {
 /* Puts body(state) into a stream; it runs as a kernel does. */
 belay_code bl_sim_call(bl_device *device, int stream, void (*body)(void *state), void *state, uint64_t serial);
 
+/* Whether the kernel of a user's own follows an address of the host that its parameters hold: then `out` is what it did
+ * there.  Its operands are aliases already, and are as before. */
+bool bl_sim_follows_host(const bl_cpu *cpu, const bl_launch *launch, bl_access *out);
 /* Before the first command: a fork that is under way when a handler is registered does not run it. */
 void bl_sim_watch_forks(void);
 bool bl_sim_is_lost(const bl_sim *sim);
