@@ -241,9 +241,9 @@ static bool elements_are_apart(const bl_slot *slot)
     bool used[BELAY_MAX_RANK] = {false};
     int64_t reach = 0; /* the furthest element of the axes that were passed */
     for (int n = 0; n < slot->rank; n++) {
-        int next = -1;
+        int next = 0;
         for (int i = 0; i < slot->rank; i++)
-            if (!used[i] && (next < 0 || slot->stride[i] < slot->stride[next]))
+            if (!used[i] && (used[next] || slot->stride[i] < slot->stride[next]))
                 next = i;
         used[next] = true;
         if (slot->size[next] > 1 && slot->stride[next] <= reach)

@@ -95,7 +95,8 @@ void bl_prove_describe_given(const belay_context *context, const char *op, const
         bl_report_tensor *t = &f->tensor[f->n_tensors++];
         snprintf(t->role, sizeof t->role, "%s", given[k].role);
         snprintf(t->name, sizeof t->name, "%s", bl_journal_text_get(context->journal, slot->name));
-        snprintf(t->device, sizeof t->device, "%s", bl_slot_device(context, slot)->name);
+        const bl_device *device = bl_slot_device(context, slot);
+        snprintf(t->device, sizeof t->device, "%s", device->name);
         t->dtype = slot->dtype;
         t->shape = bl_slot_shape(slot);
         if (f->device[0] == '\0')

@@ -353,7 +353,7 @@ belay_tensor bl_tensor_new_on(belay_context *context, int place, belay_dtype dty
                               const char *name)
 {
     int64_t stride[BELAY_MAX_RANK] = {0}, n, n_bytes;
-    if (!belay_is_open(context) || !shape_is_legal(context, shape))
+    if (context == NULL || !belay_is_open(context) || !shape_is_legal(context, shape))
         return (belay_tensor){0};
     if (belay_dtype_size(dtype) == 0) {
         bl_context_raise(context, BELAY_TYPE_DTYPE, "dtype %d is none", (int)dtype);

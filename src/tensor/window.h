@@ -16,8 +16,8 @@ static inline uint32_t *bl_window_gate(const belay_context *context)
     return &context->ring->window[bl_window_place(context->window)].gate;
 }
 
-/* A fault of that window: its gate closes.  Nothing when it has been told. */
-void bl_window_fault(belay_context *context, uint64_t window, belay_code code);
+/* A fault of window `number`: its gate closes.  Nothing when it has been told. */
+void bl_window_fault(belay_context *context, uint64_t number, belay_code code);
 
 /* The window at work has ended by that optimizer's step, whose decision was put on the device: the next one begins.  The
  * host waits only if it is a whole ring ahead of the device. */

@@ -39,7 +39,7 @@ static bool step(bl_sim_queue *queue)
 
 static bl_sim_queue *draw_queue(bl_sim *sim)
 {
-    bl_sim_queue *waiting[BL_MAX_DEVICE_STREAMS];
+    bl_sim_queue *waiting[BL_MAX_DEVICE_STREAMS] = {NULL};
     uint64_t n = 0;
     for (int i = 0; i < BL_MAX_DEVICE_STREAMS; i++)
         if (sim->queue[i] != NULL && bl_sim_queue_first(sim->queue[i]) != NULL)
