@@ -16,7 +16,7 @@ typedef struct belay_launch_options {
     belay_tensor operand[BELAY_MAX_KERNEL_OPERANDS]; /* in the signature's order; any strides */
     const void *params;                              /* copied before the call returns; NULL where there are none */
     int64_t params_bytes;                            /* at most BELAY_MAX_KERNEL_PARAMS */
-    const char *device;                              /* NULL: the operands' own ("cpu", "sim:1"); others are refused */
+    const char *device; /* NULL, "": the operands' own ("cpu", "sim:1"); others are refused */
 } belay_launch_options;
 
 /* Proves the operands against the kernel's signature and puts the kernel into the current stream of their device.  An

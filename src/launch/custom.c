@@ -109,7 +109,8 @@ void bl_custom_tell(const bl_custom *custom, const bl_fault_record *r, bl_report
     f->axis = r->axis;
     switch ((belay_code)r->code) {
     case BELAY_KERNEL_ASSERT:
-        snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s: %s", r->element, custom->name, custom->message);
+        snprintf(f->what, sizeof f->what, "item %" PRId64 " of %s: %s", r->element, custom->name,
+                 custom->message[0] != '\0' ? custom->message : "its assertion does not hold");
         break;
     case BELAY_NUM_CAST:
         tell_cast(custom, r, f);
@@ -299,7 +300,7 @@ static bool options_fit(const bl_call *call, const belay_launch_options *options
 static bool device_fits(const bl_call *call, const belay_launch_options *options, const bl_proof *p)
 {
     const char *own = call->context->places[p->place].device->name, *asked = options->device;
-    if (asked == NULL || strcmp(asked, own) == 0)
+    if (asked == NULL || asked[0] == '\0' || strcmp(asked, own) == 0)
         return true;
     bl_error error;
     bl_error_set(&error, BELAY_PLACE_DEVICE, "%s was launched on %.64s, its operands lie on %s", call->custom->name,

@@ -262,7 +262,7 @@ belay_code belay_guarded(belay_context *context, belay_guarded_function function
 {
     guard g = {.site = (uintptr_t)__builtin_return_address(0)};
     belay_code code = begin_guard(&g, context, function != NULL);
-    if (g.context == NULL) /* it did not begin */
+    if (code != BELAY_OK || context == NULL || g.context == NULL) /* it did not begin */
         return code;
     function(context, arg);
     end_guard(&g);

@@ -318,6 +318,18 @@ static void an_assertion_of_a_kernel_tells_its_message_and_item(void **state)
     close_faulted(context);
 }
 
+static void an_assertion_without_words_names_its_item_on_the_tensors_own_device(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    belay_tensor x = ramp(context, 2, "x");
+    launch_with(context, &wordless, (belay_launch_options){.n_items = 2, .operand = {x}, .device = ""});
+    expect("item 1 of wordless: its assertion does not hold (kernel.assert)", "wordless",
+           "    tensors: x [2] f32; on cpu\n", "    bad: 1 time in a launch of 2 items\n",
+           belay_code_advice(BELAY_KERNEL_ASSERT));
+    close_faulted(context);
+}
+
 static void a_float_that_is_no_whole_number_is_no_index(void **state)
 {
     (void)state;
@@ -1045,6 +1057,7 @@ int main(void)
         cmocka_unit_test(an_index_policy_never_moves_a_kernels_coordinate),
         cmocka_unit_test(a_fault_while_recording_closes_the_windows_gate),
         cmocka_unit_test(an_assertion_of_a_kernel_tells_its_message_and_item),
+        cmocka_unit_test(an_assertion_without_words_names_its_item_on_the_tensors_own_device),
         cmocka_unit_test(a_float_that_is_no_whole_number_is_no_index),
         cmocka_unit_test(a_view_used_for_what_it_is_not_reads_zero_and_drops_writes),
         cmocka_unit_test(parameters_of_another_size_are_told),
