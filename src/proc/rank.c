@@ -235,9 +235,17 @@ static void note_end(bl_supervise *s, int rank, int status, const struct rusage 
     bl_supervise_say(s, (bl_supervise_event){BL_EVENT_FAILED, .rank = rank});
 }
 
+static void note_continued(bl_supervise *s, int rank)
+{
+    s->ranks[rank].facts.stopped = 0;
+    bl_supervise_say(s, (bl_supervise_event){BL_EVENT_CONTINUED, .rank = rank});
+}
+
 void bl_rank_note(bl_supervise *s, int rank, int status, const struct rusage *usage)
 {
     bl_rank_facts *f = &s->ranks[rank].facts;
+    if (WIFEXITED(status) && f->stopped != 0) /* it went on, and ended before the system could say so */
+        note_continued(s, rank);
     if (WIFEXITED(status) || WIFSIGNALED(status)) {
         note_end(s, rank, status, usage);
     } else if (WIFSTOPPED(status)) {
@@ -245,8 +253,7 @@ void bl_rank_note(bl_supervise *s, int rank, int status, const struct rusage *us
         f->stopped = WSTOPSIG(status);
         bl_supervise_say(s, (bl_supervise_event){BL_EVENT_STOPPED, .rank = rank, .number = f->stopped});
     } else if (WIFCONTINUED(status)) {
-        f->stopped = 0;
-        bl_supervise_say(s, (bl_supervise_event){BL_EVENT_CONTINUED, .rank = rank});
+        note_continued(s, rank);
     }
 }
 
