@@ -24,8 +24,10 @@ static belay_context *open_on(const char *device, int64_t seed, belay_sync_debug
     else
         unsetenv("BELAY_SIM_SEED");
     told_clear();
-    belay_context *context = belay_open(
-        &(belay_options){.device = device, .log = told_remember, .no_journal = true, .sync_debug = sync_debug});
+    belay_options options = {.device = device, .log = told_remember, .no_journal = true, .sync_debug = sync_debug};
+    if (sync_debug == BELAY_SYNC_DEBUG_ERROR) /* other modes look at each window's red zones, and wait */
+        options.memory = BELAY_MEMORY_POOL;
+    belay_context *context = belay_open(&options);
     assert_true(belay_is_open(context));
     return context;
 }
