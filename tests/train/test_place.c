@@ -150,7 +150,8 @@ static late find_late(const char *device)
     static told t;
     late l = {0};
     belay_context *context;
-    samples data = {.seed = 11, .plant = {.sample = -1}}, valid = {.seed = 12, .plant = {10, 2, VOCABULARY + 3}};
+    samples data = {.seed = 11, .plant = {.sample = -1}},
+            valid = {.seed = 12, .plant = {.sample = 10, .column = 2, .value = VOCABULARY + 3}};
     int64_t rows[2 * SEQ] = {1, 2, 3, 4, 5, 6, 7, 8, 9, VOCABULARY, 1, 1};
     open_told(&t, (belay_options){.device = device}, &context);
     belay_module *model = small_model(context, false);
