@@ -57,7 +57,7 @@ BELAY_KERNEL(positive, "N: x[N] ->", work, i)
     BELAY_ASSERT_KERNEL(work, BELAY_GET1(float, belay_view_of(work, 0), i) > 0, "x must be above 0");
 }
 
-BELAY_KERNEL(wordless, "N: x[N] ->", work, i) { BELAY_ASSERT_KERNEL(work, i != 1, NULL); }
+BELAY_KERNEL(wordless, "N: x[N] ->", work, i) { BELAY_ASSERT_KERNEL(work, i != 1, ""); }
 
 /* Everything that a view may be misused for, one a time. */
 BELAY_KERNEL(misuse, "*: x[N] y[N]? ->", work, i)
