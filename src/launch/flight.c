@@ -310,20 +310,21 @@ static void land_all(belay_context *context)
     }
 }
 
-static void look_upto(belay_context *context, uint64_t launch)
+static bool look_upto(belay_context *context, uint64_t launch)
 {
     struct bl_flights *flights = context->flights;
-    if (flights->is_looking) /* telling reads values, which looks */
-        return;
+    if (flights->is_looking) /* who is told may ask, which looks */
+        return false;
     flights->is_looking = true;
     collect(context);
     tell_all(context, launch);
     tell_losses(context);
     land_all(context);
     flights->is_looking = false;
+    return true;
 }
 
-static void look(belay_context *context) { look_upto(context, 0); }
+static void look(belay_context *context) { (void)look_upto(context, 0); }
 
 /* Uses that are remembered of memory which only flights hold. */
 static void forget_stream(belay_context *context, int number)

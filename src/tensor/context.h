@@ -167,9 +167,10 @@ typedef struct bl_pending {
 
 /* What launch/ does for the rooms below it once something has been launched on an asynchronous device. */
 typedef struct bl_fence_hooks {
-    void (*look)(belay_context *context);                       /* tells the faults that have come to the host */
-    void (*look_upto)(belay_context *context, uint64_t launch); /* and all up to that launch, which has ended */
-    void (*tell_loss)(belay_context *context, int place);       /* tells the illegal access that lost a device */
+    void (*look)(belay_context *context); /* tells the faults that have come to the host */
+    /* And all up to that launch, which has ended.  False while faults are being told: they may not all be then. */
+    bool (*look_upto)(belay_context *context, uint64_t launch);
+    void (*tell_loss)(belay_context *context, int place); /* tells the illegal access that lost a device */
     void (*forget_stream)(belay_context *context, int number);
     void (*close)(belay_context *context);
 } bl_fence_hooks;
@@ -182,6 +183,7 @@ typedef struct bl_cause {
     uint32_t layer, epoch, position;
     int code;
 } bl_cause;
+
 /* A window that has ended and that the host has not heard of: the device decides whether its step is applied. */
 typedef struct bl_window {
     uint64_t number;

@@ -405,8 +405,10 @@ void bl_place_look(belay_context *context)
     if (context->hosts != NULL)
         bl_host_look(context);
     bl_window_look(context);
-    if (context->fence_hooks != NULL)
-        context->fence_hooks->look(context);
+    if (context->fence_hooks == NULL)
+        return;
+    context->fence_hooks->look(context);
+    bl_window_look(context); /* who was told may have asked, and waited for a window */
 }
 
 /* "kernel gather read 1 byte past the end of x (mem.access), called at train.c:12", of a fault that was kept. */

@@ -62,9 +62,10 @@ void bl_window_look(belay_context *context)
         uint32_t outcome = __atomic_load_n(word, __ATOMIC_ACQUIRE);
         if (outcome == BL_WINDOW_OPEN)
             return;
-        if (context->fence_hooks != NULL)
-            context->fence_hooks->look_upto(context, window_at(context, number)->launch);
-        if (context->first_window != number) /* telling a fault may ask a question, which looks */
+        if (context->fence_hooks != NULL &&
+            !context->fence_hooks->look_upto(context, window_at(context, number)->launch))
+            return; /* a question asked in the middle of its faults; the look that tells them goes on to it */
+        if (context->first_window != number) /* who was told has settled it */
             continue;
         bl_window window = *window_at(context, number);
         context->first_window++;

@@ -25,7 +25,8 @@ void bl_window_end(belay_context *context, struct belay_optimizer *optimizer);
 /* The same of one that comes to nothing: the host waits for all that may still close its gate. */
 void bl_window_drop(belay_context *context);
 
-/* Tells the windows that were decided; waits for nothing. */
+/* Tells the windows that were decided; waits for nothing.  While faults are being told it does nothing: whoever tells
+ * them looks again. */
 void bl_window_look(belay_context *context);
 /* Tells all that have ended: the host waits for them.  `why` as of bl_place_settle. */
 void bl_window_settle(belay_context *context, const char *why);

@@ -15,7 +15,8 @@
 
 enum { ROWS = 8, SEEDS = 20, SOAK_SEEDS = 1000, STEPS = 9 };
 
-static belay_context *open_on(const char *device, int64_t seed, belay_sync_debug sync_debug)
+/* Seed -1: real threads. */
+static void seed_set(int64_t seed)
 {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)seed);
@@ -23,6 +24,11 @@ static belay_context *open_on(const char *device, int64_t seed, belay_sync_debug
         setenv("BELAY_SIM_SEED", text, 1);
     else
         unsetenv("BELAY_SIM_SEED");
+}
+
+static belay_context *open_on(const char *device, int64_t seed, belay_sync_debug sync_debug)
+{
+    seed_set(seed);
     told_clear();
     belay_options options = {.device = device, .log = told_remember, .no_journal = true, .sync_debug = sync_debug};
     if (sync_debug == BELAY_SYNC_DEBUG_ERROR) /* other modes look at each window's red zones, and wait */
@@ -32,7 +38,6 @@ static belay_context *open_on(const char *device, int64_t seed, belay_sync_debug
     return context;
 }
 
-/* Seed -1: real threads. */
 static void for_all_seeds(void (*test)(int64_t seed))
 {
     int64_t n = getenv("BELAY_SOAK") != NULL ? SOAK_SEEDS : SEEDS;
@@ -75,13 +80,16 @@ static void train_to_the_end(belay_context *context, float table[ROWS * 2])
     told_read(belay_module_parameter(model, 0), table, ROWS * 2);
 }
 
-/* The headlines of steps that were refused, in the order in which they came. */
-static void refusals(char out[512])
+/* The headlines that begin so, in the order in which they came. */
+static void headlines(const char *begin, char out[512])
 {
     out[0] = '\0';
-    for (const char *at = told(); (at = strstr(at, "belay: step ")) != NULL; at++)
+    for (const char *at = told(); (at = strstr(at, begin)) != NULL; at++)
         snprintf(out + strlen(out), 512 - strlen(out), "%.*s\n", (int)strcspn(at, "\n"), at);
 }
+
+/* Those of steps that were refused. */
+static void refusals(char out[512]) { headlines("belay: step ", out); }
 
 static void train_as_cpu(int64_t seed)
 {
@@ -197,6 +205,81 @@ static void what_became_of_a_step_is_told_before_its_optimizer_is_freed(void **s
     for_all_seeds(tell_before_free);
 }
 
+/* A log callback that asks at the first bad index. */
+typedef struct question {
+    const belay_optimizer *of;
+    int n_asked;
+    bool is_applied; /* the answer */
+} question;
+
+static void remember_and_ask(void *state, belay_code code, const char *text)
+{
+    question *q = state;
+    told_remember(NULL, code, text);
+    if (code == BELAY_INDEX_RANGE && q->n_asked++ == 0)
+        q->is_applied = belay_optimizer_is_applied(q->of);
+}
+
+static belay_context *open_asking(int64_t seed, question *q)
+{
+    seed_set(seed);
+    told_clear();
+    belay_context *context =
+        belay_open(&(belay_options){.device = "sim:0", .log = remember_and_ask, .log_state = q, .no_journal = true});
+    assert_true(belay_is_open(context));
+    return context;
+}
+
+/* Two bad ids in one window, then a step; the event lies between. */
+static belay_event step_with_two_faults(belay_context *context, belay_optimizer *sgd, belay_module *model)
+{
+    belay_tensor x = belay_forward(model, ids_of(context, 0, ROWS)), y = belay_forward(model, ids_of(context, ROWS, 0));
+    belay_backward(belay_add(belay_sum(x, NULL), belay_sum(y, NULL)));
+    belay_event faulted = belay_event_record(belay_stream_current(context));
+    belay_optimizer_step(sgd);
+    return faulted;
+}
+
+static void ask_while_told(int64_t seed, bool waits_for_faults)
+{
+    char words[512];
+    question q = {.is_applied = true};
+    belay_context *context = open_asking(seed, &q);
+    belay_module *model = table_of(context);
+    belay_optimizer *sgd = belay_sgd(model, &(belay_sgd_options){.lr = 0.1});
+    q.of = sgd;
+    belay_event faulted = step_with_two_faults(context, sgd, model);
+    if (waits_for_faults)
+        assert_int_equal(belay_event_synchronise(faulted), BELAY_OK);
+    else
+        assert_int_equal(belay_synchronise(context), BELAY_OK);
+    headlines("belay: ", words);
+    assert_string_equal(words, "belay: ids[1] is 8, outside [0, 8) of weight (index.range)\n"
+                               "belay: ids[0] is 8, outside [0, 8) of weight (index.range)\n"
+                               "belay: step 0 was not applied: index.range in its window (run.window_lost)\n");
+    assert_int_equal(q.n_asked, 2);
+    assert_false(q.is_applied);
+    assert_int_equal(belay_optimizer_n_faulted(sgd), 1);
+    assert_int_equal(belay_close(context), 3);
+}
+
+static void ask_at_the_end_of_the_window(int64_t seed) { ask_while_told(seed, false); }
+
+static void a_question_asked_at_a_fault_is_answered_and_its_window_told_behind_the_other_faults(void **state)
+{
+    (void)state;
+    for_all_seeds(ask_at_the_end_of_the_window);
+}
+
+/* The host knows of the faults and, until the question waits, of no window. */
+static void ask_before_the_end_of_the_window(int64_t seed) { ask_while_told(seed, true); }
+
+static void a_window_that_a_question_waited_for_is_told_by_the_call_that_told_its_faults(void **state)
+{
+    (void)state;
+    for_all_seeds(ask_before_the_end_of_the_window);
+}
+
 /* One backward for two optimizers: the window ends with the first step. */
 static void step_two(int64_t seed)
 {
@@ -230,6 +313,8 @@ int main(void)
         cmocka_unit_test(a_fault_behind_a_good_step_is_not_forgotten_when_that_is_heard_of),
         cmocka_unit_test(an_overflow_is_told_by_its_parameter_and_chunk_when_the_gradients_are_gone),
         cmocka_unit_test(what_became_of_a_step_is_told_before_its_optimizer_is_freed),
+        cmocka_unit_test(a_question_asked_at_a_fault_is_answered_and_its_window_told_behind_the_other_faults),
+        cmocka_unit_test(a_window_that_a_question_waited_for_is_told_by_the_call_that_told_its_faults),
         cmocka_unit_test(gradients_of_a_lost_window_reach_no_other_optimizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
