@@ -5,7 +5,7 @@
  * the first and the last poisoned page are kept, and all between them is made inaccessible again: their number is not
  * bounded.  The handler lays the page, then widens the span, then notes; bl_trap_take reads the note, then the span,
  * then takes the pages away: a touch that comes in between is noted once more, never lost. */
-#define _GNU_SOURCE /* mremap, REG_ERR */
+#define _GNU_SOURCE /* mremap, process_vm_readv, REG_ERR */
 #include "device/trap.h"
 
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -280,6 +281,13 @@ bool bl_trap_run(void (*body)(void *state), void *state, bl_trap_access *out)
     if (was_closed)
         (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return !is_ended;
+}
+
+bool bl_trap_is_readable(uint64_t address)
+{
+    char byte;
+    struct iovec to = {&byte, 1}, from = {(void *)(uintptr_t)address, 1};
+    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
 }
 
 /* ---- ranges ---------------------------------------------------------------------------------------------------------- */

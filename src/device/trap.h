@@ -22,6 +22,10 @@ typedef bl_access bl_trap_access;
  * it holds it keeps: locks, memory), fills `out` and gives false.  Bodies nest. */
 BL_MUST_USE bool bl_trap_run(void (*body)(void *state), void *state, bl_trap_access *out);
 
+/* Whether this process can read the byte at an address now, whoever owns it.  The system answers, where a look would be a
+ * signal; where it does not answer, nothing is taken for readable. */
+BL_MUST_USE bool bl_trap_is_readable(uint64_t address);
+
 /* Addresses that only kernels may use: whole pages, mapped inaccessible (anonymous, private, without reserve), which is
  * what they are again after each bl_trap_take.  False when there are BL_TRAP_RANGES already, or the range is none. */
 BL_MUST_USE bool bl_trap_range_add(void *begin, size_t n_bytes);

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _GNU_SOURCE /* process_vm_readv */
 #include "tensor/address.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "base/checked.h"
+#include "device/trap.h"
 
 enum { NEAR = 1 << 20, PAGE = 4096 };
 
@@ -108,12 +106,10 @@ static void add_facts(const belay_context *context, const nearest *n, uint64_t l
         add_moment(context, &n->death, "freed at", launch, facts);
 }
 
-/* Of a device that cannot read it: a byte of this process.  The system answers, where a look would be a signal. */
+/* Of a device that cannot read it: a byte of this process. */
 static bool is_host(const bl_device *device, uint64_t address)
 {
-    char byte;
-    struct iovec to = {&byte, 1}, from = {(void *)(uintptr_t)address, 1};
-    return !device->api->synchronous && process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
+    return !device->api->synchronous && bl_trap_is_readable(address);
 }
 
 static const bl_storage *describe(const belay_context *context, const bl_device *device, uint64_t of, uint64_t address,

@@ -204,6 +204,22 @@ static void an_address_that_the_machine_does_not_tell_is_none(void **state)
 }
 #endif
 
+static void what_cannot_be_read_is_told_without_a_signal(void **state)
+{
+    (void)state;
+    static const char byte = 1;
+    char *range = reserve();
+    assert_true(bl_trap_is_readable((uintptr_t)&byte));
+    assert_false(bl_trap_is_readable((uintptr_t)range));
+    assert_int_equal(mprotect(range, page_size(), PROT_READ), 0);
+    assert_true(bl_trap_is_readable((uintptr_t)range + page_size() - 1));
+    assert_false(bl_trap_is_readable((uintptr_t)range + page_size()));
+    assert_int_equal(munmap(range, N_PAGES * page_size()), 0);
+    assert_false(bl_trap_is_readable((uintptr_t)range));
+    assert_false(bl_trap_is_readable(0));
+    assert_false(bl_trap_is_readable(UINT64_MAX));
+}
+
 static void walk_in_two(void *state)
 {
     steps *s = state, inner = {.address = 8};
@@ -623,6 +639,7 @@ int main(int n_arguments, char **argument)
 #if defined(__x86_64__)
         cmocka_unit_test(an_address_that_the_machine_does_not_tell_is_none),
 #endif
+        cmocka_unit_test(what_cannot_be_read_is_told_without_a_signal),
         cmocka_unit_test(the_innermost_body_ends_and_the_outer_goes_on),
         cmocka_unit_test(a_thread_that_blocks_all_signals_runs_bodies_as_any_other),
         cmocka_unit_test(a_touch_returns_no_number_and_is_told_once),

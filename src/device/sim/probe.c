@@ -3,11 +3,8 @@
  * the read would succeed.  A word of its parameters that looks like an address may as well be a number, or what lay
  * between the fields of a struct: so the kernel runs once more, before, with an inaccessible address in its place, and
  * what it wrote is put back.  Only a kernel with such a word pays for that. */
-#define _GNU_SOURCE /* process_vm_readv */
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
@@ -31,13 +28,8 @@ typedef struct probe {
 
 /* ---- words ----------------------------------------------------------------------------------------------------------- */
 
-/* Numbers below 2^32 are no addresses here.  Asked of the system, which answers instead of a signal. */
-static bool looks_like_ours(uint64_t word)
-{
-    char byte;
-    struct iovec to = {&byte, 1}, from = {(void *)(uintptr_t)word, 1};
-    return word >> 32 != 0 && word >> 47 == 0 && process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
-}
+/* Numbers below 2^32 are no addresses here. */
+static bool looks_like_ours(uint64_t word) { return word >> 32 != 0 && word >> 47 == 0 && bl_trap_is_readable(word); }
 
 static void find_words(const belay_kernel_args *args, probe *p)
 {
