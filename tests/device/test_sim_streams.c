@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The software device's streams: order, waits, seeds, and what an illegal access leaves. */
+#include "support/seeds.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +10,6 @@
 #include <cmocka.h>
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,15 +34,9 @@ static int stream_of(bl_device *device)
     return stream;
 }
 
-/* seed < 0: free mode. */
 static void set_seed(int64_t seed)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%lld", (long long)seed);
-    if (seed < 0)
-        unsetenv("BELAY_SIM_SEED");
-    else
-        setenv("BELAY_SIM_SEED", text, 1);
+    seeds_set(seed);
     unsetenv("BELAY_SIM_DEVICES");
     setenv("BELAY_SIM_BYTES", "268435456", 1);
 }
@@ -228,7 +223,7 @@ static void more_commands_than_a_stream_holds_are_waited_for(void **state)
 static void a_stream_is_opened_again_and_counts_on(void **state)
 {
     (void)state;
-    set_seed(-1);
+    set_seed(SEEDS_THREADS);
     n_notes = 0;
     bl_device *device = open_sim("sim:0", BL_MEMORY_POOL);
     int stream[BL_MAX_DEVICE_STREAMS] = {0}, none = -1;
@@ -400,7 +395,7 @@ static void check_byte(bl_memory_mode memory, int64_t n_bytes, int64_t offset)
 static void the_byte_beside_an_exact_block_is_a_fault(void **state)
 {
     (void)state;
-    set_seed(-1);
+    set_seed(SEEDS_THREADS);
     const int64_t sizes[] = {8, 4096, 100000, 1 << 20};
     for (int i = 0; i < BL_COUNT(sizes); i++) {
         check_byte(BL_MEMORY_EXACT, sizes[i], sizes[i]);
@@ -412,7 +407,7 @@ static void the_byte_beside_an_exact_block_is_a_fault(void **state)
 static void a_block_that_was_given_back_is_a_fault(void **state)
 {
     (void)state;
-    set_seed(-1);
+    set_seed(SEEDS_THREADS);
     bl_device *device = open_sim("sim:0", BL_MEMORY_EXACT);
     char *block = device->api->take(device, 64), out[64];
     device->api->give(device, block, 64);
@@ -450,7 +445,7 @@ static void an_operand_of_elsewhere_is_an_illegal_access(void **state)
 static void a_copy_past_the_devices_memory_is_an_illegal_access(void **state)
 {
     (void)state;
-    set_seed(-1);
+    set_seed(SEEDS_THREADS);
     char bytes[64] = "";
     bl_device *device = open_sim("sim:0", BL_MEMORY_POOL);
     char *end = ((bl_sim *)device)->arena.device + ((bl_sim *)device)->arena.n_bytes;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Faults of launches that ran behind the host's back: told by the launch that made them, wherever they surface, in the
  * order of the launches, and never in time for the weights. */
+#include "support/seeds.h"
 #include "support/told.h"
 
 #include <stdio.h>
@@ -13,31 +14,13 @@
 
 #include "launch/flight.h"
 
-enum { ROWS = 8, SEEDS = 20, SOAK_SEEDS = 1000 };
+enum { ROWS = 8, SEEDS = 20 };
 
-static int64_t n_seeds(void) { return getenv("BELAY_SOAK") != NULL ? SOAK_SEEDS : SEEDS; }
-
-/* Seed -1: real threads. */
 static belay_context *open_sim(int64_t seed, bool launch_blocking)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%lld", (long long)seed);
-    if (seed >= 0)
-        setenv("BELAY_SIM_SEED", text, 1);
-    else
-        unsetenv("BELAY_SIM_SEED");
-    told_clear();
-    belay_context *context = belay_open(&(belay_options){
-        .device = "sim:0", .log = told_remember, .no_journal = true, .launch_blocking = launch_blocking});
-    assert_true(belay_is_open(context));
+    belay_context *context = seeds_open(seed, &(belay_options){.device = "sim:0", .launch_blocking = launch_blocking});
     belay_site_push(context, "start");
     return context;
-}
-
-static void here(belay_context *context, const char *label)
-{
-    belay_site_pop(context);
-    belay_site_push(context, label);
 }
 
 static belay_tensor ids_of(belay_context *context, int64_t first, int64_t second)
@@ -53,9 +36,9 @@ static belay_tensor table_of(belay_context *context)
 
 static void for_all_seeds(void (*test)(int64_t seed))
 {
-    for (int64_t seed = -1; seed < n_seeds(); seed++) {
+    for (int64_t seed = SEEDS_THREADS; seed < seeds_n(SEEDS); seed++) {
         test(seed);
-        test(seed < 0 ? -1 : seed + 1000000);
+        test(seed == SEEDS_THREADS ? SEEDS_THREADS : seed + 1000000);
     }
 }
 
@@ -76,13 +59,13 @@ static void blame(int64_t seed)
     belay_context *context = open_sim(seed, false);
     belay_recording_set(context, false);
     belay_tensor table = table_of(context), good = ids_of(context, 1, 2), bad = ids_of(context, 3, ROWS);
-    here(context, "the bad one");
+    seeds_here(context, "the bad one");
     belay_embedding(table, bad, NULL);
     belay_tensor_free(bad);
-    here(context, "a good one");
+    seeds_here(context, "a good one");
     for (int i = 0; i < 1000; i++)
         belay_tensor_free(belay_embedding(table, good, NULL));
-    here(context, "the fence");
+    seeds_here(context, "the fence");
     assert_int_equal(belay_synchronise(context), BELAY_OK);
 #ifdef BELAY_SMALL
     const char *surfaced = "a good one";
@@ -124,11 +107,11 @@ static void list(int64_t seed)
     for (int i = 0; i < 8; i++) {
         char label[] = "call 0";
         label[5] = (char)('0' + i);
-        here(context, label);
+        seeds_here(context, label);
         (void)belay_stream_use(stream[(i * 5 + 2) % 3]);
         belay_embedding(table, ids[i], NULL);
     }
-    here(context, "the fence");
+    seeds_here(context, "the fence");
     assert_int_equal(belay_synchronise(context), BELAY_OK);
     assert_int_equal(belay_n_faults(context), 8);
     for (int i = 0; i < 8; i++) {
@@ -160,10 +143,10 @@ static void wait_for_one(int64_t seed)
     belay_tensor table = table_of(context), ids = ids_of(context, 0, ROWS);
     assert_int_equal(belay_synchronise(context), BELAY_OK);
     (void)belay_stream_use(a);
-    here(context, "on a");
+    seeds_here(context, "on a");
     belay_embedding(table, ids, NULL);
     (void)belay_stream_use(b);
-    here(context, "on b");
+    seeds_here(context, "on b");
     belay_embedding(table, ids, NULL);
     assert_int_equal(belay_stream_synchronise(b), BELAY_OK);
     belay_fault fault;
@@ -191,9 +174,9 @@ static void close_stream(int64_t seed)
     belay_tensor table = table_of(context), ids = ids_of(context, 0, ROWS);
     assert_int_equal(belay_synchronise(context), BELAY_OK);
     (void)belay_stream_use(a);
-    here(context, "the bad one");
+    seeds_here(context, "the bad one");
     belay_embedding(table, ids, NULL);
-    here(context, "the end");
+    seeds_here(context, "the end");
     belay_stream_close(a);
     told_expect("belay: ids[1] is 8, outside [0, 8) of table (index.range)\n"
                 "    op: embedding, called at the bad one, launch 2 on stream a\n"
@@ -214,7 +197,7 @@ static void overwrite(int64_t seed)
     belay_context *context = open_sim(seed, false);
     belay_recording_set(context, false);
     belay_tensor table = table_of(context), ids = ids_of(context, 0, ROWS);
-    here(context, "the bad one");
+    seeds_here(context, "the bad one");
     belay_embedding(table, ids, NULL);
     const int64_t good[] = {1, 2};
     assert_int_equal(belay_tensor_write(ids, good, sizeof good), BELAY_OK);
@@ -236,15 +219,15 @@ static void walk_back(belay_context *context)
 {
     belay_tensor table = belay_tensor_requires_grad_set(table_of(context), true), ids = ids_of(context, 0, 1);
     belay_tensor labels = belay_tensor_name_set(ids_of(context, 0, 2), "labels");
-    here(context, "the lookup");
+    seeds_here(context, "the lookup");
     belay_tensor rows = belay_embedding(table, ids, NULL);
-    here(context, "the loss");
+    seeds_here(context, "the loss");
     belay_tensor loss = belay_cross_entropy(rows, labels, NULL);
     const int64_t bad[] = {0, ROWS};
     assert_int_equal(belay_tensor_write(ids, bad, sizeof bad), BELAY_OK);
-    here(context, "the walk");
+    seeds_here(context, "the walk");
     belay_backward(loss);
-    here(context, "the fence");
+    seeds_here(context, "the fence");
     assert_int_equal(belay_synchronise(context), BELAY_OK);
 }
 
@@ -298,7 +281,7 @@ static void close_one(int64_t seed)
     belay_context *context = open_sim(seed, false);
     belay_recording_set(context, false);
     belay_tensor table = table_of(context);
-    here(context, "the bad one");
+    seeds_here(context, "the bad one");
     belay_embedding(table, ids_of(context, 0, ROWS), NULL);
     assert_int_equal(belay_n_faults(context), 0);
     assert_int_equal(belay_close(context), 3);
@@ -316,7 +299,7 @@ static void block(int64_t seed)
     belay_context *context = open_sim(seed, true);
     belay_recording_set(context, false);
     belay_tensor table = table_of(context);
-    here(context, "the bad one");
+    seeds_here(context, "the bad one");
     belay_embedding(table, ids_of(context, 0, ROWS), NULL);
     told_expect("belay: ids[1] is 8, outside [0, 8) of table (index.range)\n"
                 "    op: embedding, called at the bad one\n"
@@ -341,9 +324,9 @@ static void beside(int64_t seed)
     assert_int_equal(belay_synchronise(context), BELAY_OK);
     assert_int_equal(belay_device_set(context, "cpu"), BELAY_OK);
     belay_tensor near = table_of(context), near_ids = ids_of(context, 0, 30);
-    here(context, "on sim");
+    seeds_here(context, "on sim");
     belay_embedding(far, far_ids, NULL);
-    here(context, "on cpu");
+    seeds_here(context, "on cpu");
     belay_embedding(near, near_ids, NULL);
     belay_fault fault;
     assert_int_equal(belay_n_faults(context), 1);
@@ -401,13 +384,13 @@ static void train(belay_context *context, int bad_step, bool skips, weights *out
         belay_position_set(context, 0, (uint32_t)step);
         bl_context_batch_set(context, BATCH, sample_of, &step);
         belay_tensor ids = ids_of(context, step, step == bad_step ? ROWS + 3 : 1);
-        here(context, "forward");
+        seeds_here(context, "forward");
         belay_tensor loss = belay_sum(belay_forward(model, ids), NULL);
         int gone = 1000;
         bl_context_batch_set(context, BATCH, sample_of, &gone); /* the next one */
-        here(context, "backward");
+        seeds_here(context, "backward");
         belay_backward(loss);
-        here(context, "step");
+        seeds_here(context, "step");
         belay_optimizer_step(adam);
         belay_scope_close(scope);
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a pool finds beside its blocks is told whole: when a block dies, when all devices are waited for, at the end. */
+#include "support/seeds.h"
 #include "support/told.h"
 
 #include <belay/devices.h>
 #include <belay/launch.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "launch/kernels.h"
@@ -82,15 +82,8 @@ static void a_block_that_dies_tells_of_what_lies_beside_it(void **state)
 static void a_block_that_is_freed_while_its_kernel_runs_is_looked_at_behind_it(void **state)
 {
     (void)state;
-    const char *before = getenv("BELAY_SIM_SEED");
-    char *kept = before != NULL ? strdup(before) : NULL;
-    setenv("BELAY_SIM_SEED", "2", 1); /* one by which the kernel still waits when its tensor dies */
-    belay_context *context = open_mode("sim:0", BELAY_MEMORY_REDZONE);
-    if (kept != NULL)
-        setenv("BELAY_SIM_SEED", kept, 1);
-    else
-        unsetenv("BELAY_SIM_SEED");
-    free(kept);
+    enum { SEED = 2 }; /* one by which the kernel still waits when its tensor dies */
+    belay_context *context = seeds_open_once(SEED, &(belay_options){.device = "sim:0", .memory = BELAY_MEMORY_REDZONE});
     belay_tensor x = block(context);
     touch(context, x, 50);
     belay_tensor_free(x);

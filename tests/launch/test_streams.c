@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Races are found by what the program orders, never by what happened to run: each planted one is named under every seed
  * and with real threads, each correct program is silent and right. */
+#include "support/seeds.h"
 #include "support/told.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 #include "launch/flight.h"
 
-enum { N = 512, SEEDS = 40, SOAK_SEEDS = 1000, FREE_RUNS = 5 };
+enum { N = 512, SEEDS = 40, FREE_RUNS = 5 };
 
 /* A context on sim:0 with two streams, a tensor x of ones and one whose turn it is. */
 typedef struct lab {
@@ -23,14 +23,8 @@ typedef struct lab {
     float ones[N];
 } lab;
 
-static int64_t n_seeds(void) { return getenv("BELAY_SOAK") != NULL ? SOAK_SEEDS : SEEDS; }
-
 /* What is called from here on is told by this label. */
-static void here(lab *l, const char *label)
-{
-    belay_site_pop(l->context);
-    belay_site_push(l->context, label);
-}
+static void here(lab *l, const char *label) { seeds_here(l->context, label); }
 
 static belay_tensor full(lab *l, float value)
 {
@@ -40,22 +34,9 @@ static belay_tensor full(lab *l, float value)
     return told_f32(l->context, belay_shape1(N), values);
 }
 
-static void seed_set(int64_t seed)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%lld", (long long)seed);
-    if (seed >= 0)
-        setenv("BELAY_SIM_SEED", text, 1);
-    else
-        unsetenv("BELAY_SIM_SEED");
-}
-
 static void open_lab(lab *l, int64_t seed)
 {
-    told_clear();
-    seed_set(seed);
-    *l = (lab){.context = belay_open(&(belay_options){.device = "sim:0", .log = told_remember, .no_journal = true})};
-    assert_true(belay_is_open(l->context));
+    *l = (lab){.context = seeds_open(seed, &(belay_options){.device = "sim:0"})};
     belay_site_push(l->context, "start");
     l->main = belay_stream_current(l->context);
     l->a = belay_stream_open(l->context, "a");
@@ -446,7 +427,7 @@ static void every_planted_race_is_named_under_every_seed(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof races / sizeof *races; i++)
-        for (int64_t seed = 0; seed < n_seeds(); seed++)
+        for (int64_t seed = 0; seed < seeds_n(SEEDS); seed++)
             plant(&races[i], seed);
 }
 
@@ -455,7 +436,7 @@ static void every_planted_race_is_named_with_real_threads(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof races / sizeof *races; i++)
         for (int run = 0; run < FREE_RUNS; run++)
-            plant(&races[i], -1);
+            plant(&races[i], SEEDS_THREADS);
 }
 
 /* ---- correct programs ------------------------------------------------------------------------------------------------ */
@@ -874,7 +855,7 @@ static void every_correct_program_is_silent_and_right_under_every_seed(void **st
 {
     (void)state;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
-        for (int64_t seed = 0; seed < n_seeds(); seed++)
+        for (int64_t seed = 0; seed < seeds_n(SEEDS); seed++)
             run_program(&programs[i], seed);
 }
 
@@ -883,7 +864,7 @@ static void every_correct_program_is_silent_and_right_with_real_threads(void **s
     (void)state;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
         for (int run = 0; run < FREE_RUNS; run++)
-            run_program(&programs[i], -1);
+            run_program(&programs[i], SEEDS_THREADS);
 }
 
 int main(void)

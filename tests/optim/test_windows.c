@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Windows on a device that runs behind the host's back: a step waits for nothing, each window's faults refuse its own
  * step and no other, and what became of a step is told in order, at whatever call the host hears of it. */
+#include "support/seeds.h"
 #include "support/told.h"
 
 #include <math.h>
@@ -13,35 +14,19 @@
 #include <belay/op.h>
 #include <belay/optim.h>
 
-enum { ROWS = 8, SEEDS = 20, SOAK_SEEDS = 1000, STEPS = 9 };
-
-/* Seed -1: real threads. */
-static void seed_set(int64_t seed)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%lld", (long long)seed);
-    if (seed >= 0)
-        setenv("BELAY_SIM_SEED", text, 1);
-    else
-        unsetenv("BELAY_SIM_SEED");
-}
+enum { ROWS = 8, SEEDS = 20, STEPS = 9 };
 
 static belay_context *open_on(const char *device, int64_t seed, belay_sync_debug sync_debug)
 {
-    seed_set(seed);
-    told_clear();
-    belay_options options = {.device = device, .log = told_remember, .no_journal = true, .sync_debug = sync_debug};
+    belay_options options = {.device = device, .sync_debug = sync_debug};
     if (sync_debug == BELAY_SYNC_DEBUG_ERROR) /* other modes look at each window's red zones, and wait */
         options.memory = BELAY_MEMORY_POOL;
-    belay_context *context = belay_open(&options);
-    assert_true(belay_is_open(context));
-    return context;
+    return seeds_open(seed, &options);
 }
 
 static void for_all_seeds(void (*test)(int64_t seed))
 {
-    int64_t n = getenv("BELAY_SOAK") != NULL ? SOAK_SEEDS : SEEDS;
-    for (int64_t seed = -1; seed < n; seed++)
+    for (int64_t seed = SEEDS_THREADS; seed < seeds_n(SEEDS); seed++)
         test(seed);
 }
 
@@ -220,20 +205,6 @@ static void remember_and_ask(void *state, belay_code code, const char *text)
         q->is_applied = belay_optimizer_is_applied(q->of);
 }
 
-static belay_context *open_asking(int64_t seed, question *q)
-{
-    seed_set(seed);
-    told_clear();
-    belay_context *context = belay_open(
-        &(belay_options){.device = "sim:0",
-                         .memory = BELAY_MEMORY_POOL, /* others look at red zones, and wait, before a window ends */
-                         .log = remember_and_ask,
-                         .log_state = q,
-                         .no_journal = true});
-    assert_true(belay_is_open(context));
-    return context;
-}
-
 /* Two bad ids in one window, then a step; the event lies between. */
 static belay_event step_with_two_faults(belay_context *context, belay_optimizer *sgd, belay_module *model)
 {
@@ -248,7 +219,12 @@ static void ask_while_told(int64_t seed, bool waits_for_faults)
 {
     char words[512];
     question q = {.is_applied = true};
-    belay_context *context = open_asking(seed, &q);
+    belay_context *context = seeds_open(
+        seed,
+        &(belay_options){.device = "sim:0",
+                         .memory = BELAY_MEMORY_POOL, /* others look at red zones, and wait, before a window ends */
+                         .log = remember_and_ask,
+                         .log_state = &q});
     belay_module *model = table_of(context);
     belay_optimizer *sgd = belay_sgd(model, &(belay_sgd_options){.lr = 0.1});
     q.of = sgd;

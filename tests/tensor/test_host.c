@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory under copies that nobody waits for, and device memory under a host that does not keep off. */
+#include "support/seeds.h"
 #include "support/told.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +10,7 @@
 
 #include "tensor/context.h"
 
-enum { N = 512, BYTES = N * 4, SEEDS = 40, SOAK_SEEDS = 1000 };
-
-static int64_t n_seeds(void) { return getenv("BELAY_SOAK") != NULL ? SOAK_SEEDS : SEEDS; }
+enum { N = 512, BYTES = N * 4, SEEDS = 40 };
 
 typedef struct lab {
     belay_context *context;
@@ -22,18 +20,9 @@ typedef struct lab {
     float *data;
 } lab;
 
-/* Seed -1: real threads. */
 static void open_lab(lab *l, int64_t seed)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%lld", (long long)seed);
-    if (seed >= 0)
-        setenv("BELAY_SIM_SEED", text, 1);
-    else
-        unsetenv("BELAY_SIM_SEED");
-    told_clear();
-    *l = (lab){.context = belay_open(&(belay_options){.device = "sim:0", .log = told_remember, .no_journal = true})};
-    assert_true(belay_is_open(l->context));
+    *l = (lab){.context = seeds_open(seed, &(belay_options){.device = "sim:0"})};
     belay_site_push(l->context, "start");
     belay_recording_set(l->context, false);
     l->a = belay_stream_open(l->context, "a");
@@ -48,15 +37,11 @@ static void open_lab(lab *l, int64_t seed)
     (void)belay_stream_use(l->a);
 }
 
-static void here(lab *l, const char *label)
-{
-    belay_site_pop(l->context);
-    belay_site_push(l->context, label);
-}
+static void here(lab *l, const char *label) { seeds_here(l->context, label); }
 
 static void for_all_seeds(void (*test)(lab *l))
 {
-    for (int64_t seed = 0; seed < n_seeds(); seed++) {
+    for (int64_t seed = 0; seed < seeds_n(SEEDS); seed++) {
         lab l;
         open_lab(&l, seed);
         test(&l);
@@ -68,7 +53,7 @@ static void and_with_threads(void (*test)(lab *l))
     for_all_seeds(test);
     for (int run = 0; run < 5; run++) {
         lab l;
-        open_lab(&l, -1);
+        open_lab(&l, SEEDS_THREADS);
         test(&l);
     }
 }
