@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels of one's own: what they compute, what their launch refuses, what their views catch, each by its whole text. */
+#include "support/seeds.h"
 #include "support/told.h"
 
 #include <belay/devices.h>
@@ -10,9 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
 #include "launch/kernels.h"
 #include "tensor/address.h"
 
@@ -780,6 +783,69 @@ static void a_kernel_that_follows_a_pointer_of_the_host_loses_the_device(void **
     assert_int_equal(belay_close(context), 6);
 }
 
+/* The kernel runs inside of run_short, where the probe lacks something: it reads what the host holds, as on no GPU, and
+ * the device goes on. */
+static void peek_at_the_host(void (*run_short)(belay_context *context))
+{
+    static const char message[] = "on the host";
+    enum { SEED = 2 }; /* one by which the kernel waits for the host to wait */
+    belay_context *context = seeds_open_once(SEED, &(belay_options){.device = "sim:0", .memory = BELAY_MEMORY_POOL});
+    belay_tensor x = ramp(context, 2, "x");
+    assert_int_equal(belay_synchronise(context), BELAY_OK);
+    address params = {.at = (uint64_t)(uintptr_t)message};
+    launch_with(context, &peek,
+                (belay_launch_options){.n_items = 1, .operand = {x}, .params = &params, .params_bytes = sizeof params});
+    run_short(context);
+    float out[2];
+    told_read(x, out, 2);
+    assert_memory_equal(out, ((const float[]){'o', 2}), sizeof out);
+    told_close(context);
+}
+
+static void run_without_memory(belay_context *context)
+{
+    bl_memory_fail_at(0);
+    belay_code code = belay_synchronise(context);
+    bool has_failed = bl_memory_failed();
+    bl_memory_fail_at(-1);
+    assert_int_equal(code, BELAY_OK);
+    assert_true(has_failed);
+}
+
+static void without_memory_to_keep_what_it_writes_a_kernel_runs_unprobed(void **state)
+{
+    (void)state;
+    peek_at_the_host(run_without_memory);
+}
+
+/* More than the process has now, and less than the probe asks for at once. */
+static rlim_t few_addresses(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu", &pages), 1);
+    fclose(file);
+    return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + ((rlim_t)1 << 29);
+}
+
+static void run_without_addresses(belay_context *context)
+{
+    struct rlimit before, few;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    few = (struct rlimit){.rlim_cur = few_addresses(), .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &few), 0);
+    belay_code code = belay_synchronise(context);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(code, BELAY_OK);
+}
+
+static void without_addresses_for_a_region_a_kernel_runs_unprobed(void **state)
+{
+    (void)state;
+    peek_at_the_host(run_without_addresses);
+}
+
 /* A number, or what the stack held before between the fields of a struct. */
 static void a_word_that_only_looks_like_a_pointer_is_none(void **state)
 {
@@ -1078,6 +1144,8 @@ int main(void)
         cmocka_unit_test(a_fault_on_sim_is_blamed_on_its_launch_after_its_tensors_died),
         cmocka_unit_test(a_launch_beside_its_tensors_is_refused),
         cmocka_unit_test(a_kernel_that_follows_a_pointer_of_the_host_loses_the_device),
+        cmocka_unit_test(without_memory_to_keep_what_it_writes_a_kernel_runs_unprobed),
+        cmocka_unit_test(without_addresses_for_a_region_a_kernel_runs_unprobed),
         cmocka_unit_test(a_word_that_only_looks_like_a_pointer_is_none),
         cmocka_unit_test(a_kernel_that_compares_an_address_runs_as_if_once),
         cmocka_unit_test(what_a_kernel_reads_is_brought_to_what_it_writes),

@@ -2,7 +2,10 @@
 /* Whether a user's kernel follows a pointer of the host.  A GPU cannot; here the kernel runs in the host's process, and
  * the read would succeed.  A word of its parameters that looks like an address may as well be a number, or what lay
  * between the fields of a struct: so the kernel runs once more, before, with an inaccessible address in its place, and
- * what it wrote is put back.  Only a kernel with such a word pays for that. */
+ * what it wrote is put back.  Only a kernel with such a word pays for that.
+ *
+ * Without memory for what it writes, or addresses for the inaccessible ones, nothing can be said: the kernel runs without
+ * the probe, and may then follow the pointer unseen. */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -145,7 +148,7 @@ bool bl_sim_follows_host(const bl_cpu *cpu, const bl_launch *launch, bl_access *
         return false;
     size_t n_bytes = (size_t)p.n_words * window_bytes;
     p.region = mmap(NULL, n_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p.region == MAP_FAILED) /* without addresses nothing can be said */
+    if (p.region == MAP_FAILED)
         return false;
     bool is_followed = save(&p) && run_probe(&p, out);
     for (int k = 0; k < BELAY_MAX_KERNEL_OPERANDS; k++)
