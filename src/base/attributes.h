@@ -9,6 +9,11 @@
 #define BL_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #define BL_LIKELY(x)           __builtin_expect(!!(x), 1)
 #define BL_UNLIKELY(x)         __builtin_expect(!!(x), 0)
+#ifdef __clang__
+#define BL_UNROLL_4 _Pragma("clang loop unroll_count(4)")
+#else
+#define BL_UNROLL_4 _Pragma("GCC unroll 4")
+#endif
 
 /* The one macro that returns: hands a failure up. */
 #define TRY(expression)                                                                                                \

@@ -202,6 +202,11 @@ BL_FN int64_t bl_load_index(const bl_operand *o, int64_t i)
     }
 }
 
+/* The loop `pass` once for each of the common types, so that none asks for it in the middle. */
+#define BL_BY_INDEX_TYPE(operand, pass)                                                                                \
+    if ((operand).dtype == BELAY_I64)                                                                                  \
+    pass else if ((operand).dtype == BELAY_I32) pass else pass
+
 /* ---- checked indices ------------------------------------------------------------------------------------------------- */
 
 /* Notes a bad element: the lowest is kept, all are counted. */
@@ -219,7 +224,7 @@ BL_FN void bl_bad_note(bl_bad *bad, int code, int operand, int64_t element, int6
 
 /* Tests index `got`, element `element` of operand `operand`, against [0, limit).  Gives an index that may be used as an
  * address (0 <= result < max(limit, 1)) and says whether its value counts: a bad read is zero, a bad write is dropped.
- */
+ * With `bad` NULL it only asks, without a branch: nothing is noted or clamped, and no bad index counts. */
 BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t element, int64_t got, int64_t limit,
                        bool *counts)
 {
@@ -228,8 +233,11 @@ BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
     *counts = true;
     return got;
 #else
-    *counts = true;
-    if (__builtin_expect((uint64_t)got < (uint64_t)limit, 1))
+    bool is_in = (uint64_t)got < (uint64_t)limit;
+    *counts = is_in;
+    if (bad == (bl_bad *)0)
+        return got & -(int64_t)is_in;
+    if (__builtin_expect(is_in, 1))
         return got;
     bl_bad_note(bad, BELAY_INDEX_RANGE, operand, element, got, limit);
     *counts = l->policy == BELAY_INDEX_CLAMP && limit > 0;

@@ -4,71 +4,54 @@
  */
 #if defined BL_BODIES
 
-/* Copies one row, or zeros where its index does not count. */
-BL_FN void BL_(take_row)(BL_T *to, const BL_T *from, int64_t width, bool counts)
-{
-    BL_T zero;
-    BL_STORE(&zero, 0, 0);
-    if (counts)
-        BL_EACH(j, width) to[j] = from[j];
-    else
-        BL_EACH(j, width) to[j] = zero;
-}
-
 /* weight[V, D] ids[N] -> y[N, D] */
-BL_FN void BL_(embedding)(const bl_launch *l, int64_t row, bl_bad *bad)
+BL_FN int64_t BL_(embedding)(const bl_launch *l, int64_t o, int64_t n, int64_t i, bl_bad *bad)
 {
-    int64_t width = l->dim[1];
+    (void)o, (void)i;
     bool counts;
-    int64_t id = bl_index(l, bad, 1, row, bl_load_index(&l->operand[1], row), l->dim[0], &counts);
-    BL_(take_row)(BL_PTR(BL_T, 2) + row * width, BL_PTR(BL_T, 0) + id * width, width, counts);
+    int64_t id = bl_index(l, bad, 1, n, bl_load_index(&l->operand[1], n), l->dim[0], &counts);
+    return id | -(int64_t)!counts;
 }
 
 /* x[O, V, I] ids[N] -> y[O, N, I]; a bad id is noted once, not for every o */
-BL_FN void BL_(index_select)(const bl_launch *l, int64_t row, bl_bad *bad)
+BL_FN int64_t BL_(index_select)(const bl_launch *l, int64_t o, int64_t n, int64_t i, bl_bad *bad)
 {
-    int64_t width = l->dim[2], n = l->dim[3], o = row / n, e = row % n;
+    (void)i;
     bl_bad told = {0};
     bool counts;
-    int64_t id = bl_index(l, o == 0 ? bad : &told, 1, e, bl_load_index(&l->operand[1], e), l->dim[1], &counts);
-    const BL_T *from = BL_PTR(BL_T, 0) + (o * l->dim[1] + id) * width;
-    BL_(take_row)(BL_PTR(BL_T, 2) + row * width, from, width, counts);
+    int64_t id = bl_load_index(&l->operand[1], n);
+    id = bl_index(l, o > 0 && bad != (bl_bad *)0 ? &told : bad, 1, n, id, l->dim[1], &counts);
+    return (o * l->dim[1] + id) | -(int64_t)!counts;
 }
 
 /* x[O, V, I] index[O, N, I] -> y[O, N, I] */
-BL_FN void BL_(gather)(const bl_launch *l, int64_t row, bl_bad *bad)
+BL_FN int64_t BL_(gather)(const bl_launch *l, int64_t o, int64_t n, int64_t i, bl_bad *bad)
 {
-    int64_t width = l->dim[2], o = row / l->dim[3];
-    const BL_T *x = BL_PTR(BL_T, 0) + o * l->dim[1] * width;
-    BL_T *y = BL_PTR(BL_T, 2) + row * width;
-    BL_EACH(j, width)
-    {
-        int64_t e = row * width + j;
-        bool counts;
-        int64_t id = bl_index(l, bad, 1, e, bl_load_index(&l->operand[1], e), l->dim[1], &counts);
-        BL_STORE(y, j, counts ? BL_LOAD(x, id * width + j) : 0);
-    }
+    int64_t width = l->dim[2], e = (o * l->dim[3] + n) * width + i;
+    bool counts;
+    int64_t id = bl_index(l, bad, 1, e, bl_load_index(&l->operand[1], e), l->dim[1], &counts);
+    int64_t row = o * l->dim[1] + id;
+    return (width == 1 ? row : row * width + i) | -(int64_t)!counts;
 }
 
-/* x[V, D] i0[N] ... i5[N] -> y[N, D]; params.i[k] = size of the axis that index k selects from, i[6] = how many */
-BL_FN int64_t BL_(index_row)(const bl_launch *l, int64_t e, bl_bad *bad, bool *counts)
+/* The row that a tuple of indices names: params.i[k] = size of the axis that index k selects from, i[6] = how many */
+BL_FN int64_t BL_(index_row)(const bl_launch *l, int64_t e, bl_bad *bad)
 {
     int64_t at = 0;
-    *counts = true;
+    bool all = true;
     for (int k = 0; k < (int)l->params.i[6]; k++) {
-        bool one;
+        bool counts;
         int64_t id = bl_load_index(&l->operand[1 + k], e);
-        at = at * l->params.i[k] + bl_index(l, bad, 1 + k, e, id, l->params.i[k], &one);
-        *counts = *counts && one;
+        at = at * l->params.i[k] + bl_index(l, bad, 1 + k, e, id, l->params.i[k], &counts);
+        all = all && counts;
     }
-    return at;
+    return all ? at : -1;
 }
-BL_FN void BL_(index)(const bl_launch *l, int64_t row, bl_bad *bad)
+/* x[V, D] i0[N] ... i5[N] -> y[N, D] */
+BL_FN int64_t BL_(index)(const bl_launch *l, int64_t o, int64_t n, int64_t i, bl_bad *bad)
 {
-    int64_t width = l->dim[1];
-    bool counts;
-    int64_t id = BL_(index_row)(l, row, bad, &counts);
-    BL_(take_row)(BL_PTR(BL_T, 7) + row * width, BL_PTR(BL_T, 0) + id * width, width, counts);
+    (void)o, (void)i;
+    return BL_(index_row)(l, n, bad);
 }
 
 #if !BL_IS_BOOL
@@ -103,12 +86,7 @@ BL_FN int64_t BL_(embedding_grad)(const bl_launch *l, int64_t e, bl_bad *bad)
 }
 BL_FN int64_t BL_(index_select_grad)(const bl_launch *l, int64_t e, bl_bad *bad) { return BL_(index_add)(l, e, bad); }
 BL_FN int64_t BL_(gather_grad)(const bl_launch *l, int64_t e, bl_bad *bad) { return BL_(scatter_add)(l, e, bad); }
-BL_FN int64_t BL_(index_grad)(const bl_launch *l, int64_t e, bl_bad *bad)
-{
-    bool counts;
-    int64_t id = BL_(index_row)(l, e, bad, &counts);
-    return counts ? id : -1;
-}
+BL_FN int64_t BL_(index_grad)(const bl_launch *l, int64_t e, bl_bad *bad) { return BL_(index_row)(l, e, bad); }
 
 /* ids[N] -> whole[N]: whole numbers of 64 bits; every other is noted as num.cast and reads as 0 */
 BL_FN void BL_(cast_ids)(const bl_launch *l, int64_t row, bl_bad *bad)
@@ -124,23 +102,24 @@ BL_FN void BL_(cast_ids)(const bl_launch *l, int64_t row, bl_bad *bad)
 
 #elif defined BL_ROWS
 
-BL_ROW(LANE, embedding, ANY, .signature = "N: weight[VD] ids:index[N] -> y[ND]", .grad = {OP(embedding_grad)},
+BL_ROW(TAKE, embedding, ANY, .signature = "1,N,1: weight[VD] ids:index[N] -> y[ND]", .grad = {OP(embedding_grad)},
        .table = 1, .domain = {-4, 4}, .internal = true, .options = "i[0] = padding row or -1",
        .formula = "y[n] = weight[ids[n]]", .says = "Looks up a row of the table for each id.")
 BL_ROW(SORTED, embedding_grad, FLOAT, .signature = "N,V: g_y[ND] ids:index[N] -> g_weight[VD]", .internal = true,
        .tolerance = BL_TOLERANCE_SUM, .formula = "g_weight[v] = sum over n with ids[n] == v of g_y[n]",
        .says = "Gradient of embedding: each table row adds up its own, in the order of the ids.")
-BL_ROW(LANE, index_select, ANY, .signature = "ON: x[OVI] ids:index[N] -> y[ONI]", .grad = {OP(index_select_grad)},
+BL_ROW(TAKE, index_select, ANY, .signature = "O,N,1: x[OVI] ids:index[N] -> y[ONI]", .grad = {OP(index_select_grad)},
        .table = 1, .domain = {-4, 4}, .internal = true, .formula = "y[o, n, i] = x[o, ids[n], i]",
        .says = "Selects along an axis by a list of ids.")
-BL_ROW(LANE, gather, ANY, .signature = "ON: x[OVI] index:index[ONI] -> y[ONI]", .grad = {OP(gather_grad)}, .table = 1,
-       .domain = {-4, 4}, .internal = true, .formula = "y[o, n, i] = x[o, index[o, n, i], i]",
+BL_ROW(TAKE, gather, ANY, .signature = "O,N,I: x[OVI] index:index[ONI] -> y[ONI]", .grad = {OP(gather_grad)},
+       .table = 1, .domain = {-4, 4}, .internal = true, .formula = "y[o, n, i] = x[o, index[o, n, i], i]",
        .says = "Selects along an axis by an index for each element.")
-BL_ROW(LANE, index, ANY,
-       .signature = "N: x[VD] i0:index[N] i1:index[N]? i2:index[N]? i3:index[N]? i4:index[N]? i5:index[N]? -> y[ND]",
-       .grad = {OP(index_grad)}, .table = 1, .domain = {-4, 4}, .internal = true,
-       .options = "i[0..5] = sizes of the axes, i[6] = how many", .formula = "y[n] = x[i0[n], i1[n], ...]",
-       .says = "Selects by a tuple of indices over the leading axes.")
+BL_ROW(
+    TAKE, index, ANY,
+    .signature = "1,N,1: x[VD] i0:index[N] i1:index[N]? i2:index[N]? i3:index[N]? i4:index[N]? i5:index[N]? -> y[ND]",
+    .grad = {OP(index_grad)}, .table = 1, .domain = {-4, 4}, .internal = true,
+    .options = "i[0..5] = sizes of the axes, i[6] = how many", .formula = "y[n] = x[i0[n], i1[n], ...]",
+    .says = "Selects by a tuple of indices over the leading axes.")
 BL_ROW(SORTED, index_add, NUMBER, .signature = "ON,OV: src[ONI] ids:index[N] -> y[OVI]", .table = 3, .domain = {-4, 4},
        .internal = true, .tolerance = BL_TOLERANCE_SUM, .options = "i[7] = add to y",
        .formula = "y[o, v, i] += sum over n with ids[n] == v of src[o, n, i]",

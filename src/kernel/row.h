@@ -19,6 +19,8 @@
  *   MASK   BL_REAL f(const bl_params *p, bool c, BL_REAL a)
  *   LANE   void    f(const bl_launch *l, int64_t row, bl_bad *bad)        one row (or chunk) by 32 lanes
  *   REDUCE BL_REAL f(const bl_launch *l, int64_t o, int64_t k, int64_t i) a term; y[o, i] = (sum over k) / params.f[0]
+ *   TAKE   int64_t f(const bl_launch *l, int64_t o, int64_t n, int64_t i, bl_bad *bad)
+ *                  y[o, n, i] is row f of the first operand, or zeros where f is -1; first asked with `bad` NULL (bl_index)
  *   SORTED int64_t f(const bl_launch *l, int64_t e, bl_bad *bad)          key of source row e, or -1: y[key] += x[e]
  *   COPY, MATMUL, DEVICE (no body)                                        each device has its own code
  *
@@ -33,8 +35,8 @@
  *                                         a digit among them is that size
  *   dtype     none: the column's; f32 f64 i64 bool: that one; index: any integer; any: any
  *   ?         may be absent               !  is written in place
- *   items     one symbol (LANE: rows; `N/1024`: chunks of it), or three for REDUCE (outer, reduced, inner; 1 for none),
- *             or for SORTED the source rows and the target rows, each a product of symbols: "ON,OV"
+ *   items     one symbol (LANE: rows; `N/1024`: chunks of it), three for REDUCE (outer, reduced, inner; 1 for none) and
+ *             for TAKE ("O,N,I", 1 for none), or for SORTED the source rows and the target rows, each a product of symbols: "ON,OV"
  * All operands of a signature are contiguous. */
 #ifndef BL_KERNEL_ROW_H
 #define BL_KERNEL_ROW_H
@@ -52,6 +54,7 @@ typedef enum bl_skeleton {
     BL_SKELETON_SELECT,
     BL_SKELETON_MASK,
     BL_SKELETON_LANE,
+    BL_SKELETON_TAKE,
     BL_SKELETON_REDUCE,
     BL_SKELETON_SORTED,
     BL_SKELETON_COPY,

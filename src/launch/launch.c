@@ -74,6 +74,7 @@ static bool prove(bl_call *call, bl_proof *p)
     case BL_SKELETON_MATMUL:
         return bl_prove_matmul(call, p);
     case BL_SKELETON_LANE:
+    case BL_SKELETON_TAKE:
     case BL_SKELETON_REDUCE:
     case BL_SKELETON_SORTED:
     case BL_SKELETON_DEVICE:

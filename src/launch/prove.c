@@ -602,7 +602,7 @@ static bool has_axis(const bl_signature_operand *o, int symbol)
     return false;
 }
 
-/* The most elements of an operand that has all of the items' symbols: a table that rows are taken from does not count. */
+/* The most elements of an operand that has all of the items' symbols. */
 static int64_t work_of(const bl_call *call, const bl_signature *s, const bl_proof *p)
 {
     int64_t work = p->launch.n_items;
@@ -627,6 +627,8 @@ static void set_items(const bl_signature *s, bl_skeleton skeleton, bl_proof *p)
     l->rank = s->n_items;
     if (skeleton == BL_SKELETON_REDUCE)
         l->n_items = l->size[0] * l->size[2];
+    else if (skeleton == BL_SKELETON_TAKE)
+        l->n_items = l->size[0] * l->size[1] * l->size[2];
     else if (skeleton == BL_SKELETON_SORTED)
         l->n_items = l->size[0] + l->size[1]; /* targets without sources are zeros */
     else
@@ -651,10 +653,12 @@ bool bl_prove_signature(bl_call *call, bl_proof *p)
     p->launch.dtype = column;
     p->launch.n_operands = s->n_in + s->n_out;
     set_items(s, skeleton, p);
-    if (skeleton == BL_SKELETON_SORTED) {
-        const bl_slot *out = bl_slot_get(call->context, call->out[0]);
-        p->launch.size[2] = p->launch.size[1] > 0 ? bl_slot_elements(out) / p->launch.size[1] : 0;
-    }
-    p->launch.work = work_of(call, s, p);
+    bl_launch *l = &p->launch;
+    const int64_t out_elements = call->n_out > 0 ? bl_slot_elements(bl_slot_get(call->context, call->out[0])) : 0;
+    if (skeleton == BL_SKELETON_SORTED)
+        l->size[2] = l->size[1] > 0 ? out_elements / l->size[1] : 0;
+    else if (skeleton == BL_SKELETON_TAKE)
+        l->size[3] = l->n_items > 0 ? out_elements / l->n_items : 0;
+    l->work = skeleton == BL_SKELETON_TAKE ? bl_max_i64(l->n_items, out_elements) : work_of(call, s, p);
     return true;
 }

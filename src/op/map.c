@@ -46,6 +46,7 @@ static belay_tensor map(int op, const belay_tensor *in, int n_in, const bl_param
 #define CALL_MAP3P(name)
 #define CALL_MASK(name)
 #define CALL_LANE(name)
+#define CALL_TAKE(name)
 #define CALL_REDUCE(name)
 #define CALL_SORTED(name)
 #define CALL_DEVICE(name)

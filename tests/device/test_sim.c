@@ -220,11 +220,11 @@ static bl_launch row_launch(int op, void *first, void *ids, void *last, int64_t 
     const int64_t width = 2, rows = 3;
     bl_launch l = {.op = op, .dtype = BELAY_F32, .n_operands = 3, .n_items = n, .work = n, .ring = &ring, .serial = 12};
     void *data[] = {first, ids, last};
-    int64_t forward[] = {rows, width, n}, backward[] = {n, width, rows};
-    memcpy(l.dim, op == BL_OP_embedding ? forward : backward, sizeof forward);
-    l.size[0] = n;
-    l.size[1] = rows;
-    l.size[2] = width;
+    const bool is_forward = op == BL_OP_embedding;
+    const int64_t forward[] = {rows, width, n}, backward[] = {n, width, rows};
+    const int64_t taken[] = {1, n, 1, width}, sorted[] = {n, rows, width, 0};
+    memcpy(l.dim, is_forward ? forward : backward, sizeof forward);
+    memcpy(l.size, is_forward ? taken : sorted, sizeof taken);
     for (int k = 0; k < 3; k++)
         l.operand[k] = (bl_operand){.data = data[k], .dtype = k == 1 ? BELAY_I64 : BELAY_F32};
     return l;

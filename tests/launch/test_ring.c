@@ -22,7 +22,8 @@ static bl_launch lookup(belay_context *context, const int64_t *ids, int64_t n_id
     l.operand[0] = (bl_operand){.data = (void *)(uintptr_t)table, .dtype = BELAY_F32};
     l.operand[1] = (bl_operand){.data = (void *)(uintptr_t)ids, .dtype = BELAY_I64};
     l.operand[2] = (bl_operand){.data = out, .dtype = BELAY_F32};
-    l.n_items = l.size[0] = n_ids;
+    l.n_items = l.size[1] = n_ids;
+    l.size[0] = l.size[2] = l.size[3] = 1;
     l.params.i[0] = -1;
     l.gates = true;
     l.ring = ring_of(context);

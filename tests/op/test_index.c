@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops with data-dependent indices: against plain loops, under every policy, their faults by whole text. */
+#include "base/attributes.h"
 #include "op/numbers.h"
 
 /* ---- values ---------------------------------------------------------------------------------------------------------- */
@@ -327,6 +328,36 @@ static void bad_indices_are_named_with_tensor_value_and_bound(void **state)
     belay_close(context);
 }
 
+/* Rows are copied in blocks, by a way of its own for the common short rows: every width, every block, ends included. */
+static void bad_ids_in_some_blocks_are_zeros_and_all_else_is_copied(void **state)
+{
+    (void)state;
+    enum { V = 20, MANY = 400 };
+    static const int64_t widths[] = {1, 2, 3, 4, 8, 9, 16, 33}, bad[] = {127, 128, 255, 300, MANY - 1};
+    static const belay_dtype dtypes[] = {BELAY_I64, BELAY_I32, BELAY_U8};
+    static double table[V * 33], want[MANY * 33];
+    int64_t at[MANY];
+    for (int c = 0; c < BL_COUNT(widths) * BL_COUNT(dtypes); c++) {
+        belay_context *context = open_with(1 + c % 2);
+        const int64_t width = widths[c / BL_COUNT(dtypes)];
+        draw_many(table, V * width, -2, 2);
+        for (int64_t i = 0; i < MANY; i++)
+            at[i] = (int64_t)draw(0, V);
+        for (int i = 0; i < BL_COUNT(bad); i++)
+            at[bad[i]] = V + i;
+        for (int64_t e = 0; e < MANY * width; e++)
+            want[e] = at[e / width] < V ? table[at[e / width] * width + e % width] : 0;
+        belay_tensor weight = tensor_of(context, BELAY_F64, belay_shape2(V, width), table);
+        belay_tensor i = ids_of(context, dtypes[c % BL_COUNT(dtypes)], belay_shape1(MANY), at);
+        belay_tensor y = belay_embedding(belay_tensor_name_set(weight, "table"), belay_tensor_name_set(i, "ids"), NULL);
+        assert_numbers("embedding", y, want, 0, 0);
+        assert_non_null(strstr(told, "ids[127] is 20, outside [0, 20) of table"));
+        assert_non_null(strstr(told, "bad: 5 of 400 elements; values 20, 21, 22, 23\n"));
+        told[0] = '\0';
+        belay_close(context);
+    }
+}
+
 /* What max returned is the program's: it may have written there before the walk back uses it. */
 static void indices_of_max_are_tested_again_on_the_way_back(void **state)
 {
@@ -449,6 +480,7 @@ int main(void)
         cmocka_unit_test(padding_row_is_read_but_takes_no_gradient),
         cmocka_unit_test(policies_say_what_a_bad_index_reads_and_where_its_gradient_goes),
         cmocka_unit_test(bad_indices_are_named_with_tensor_value_and_bound),
+        cmocka_unit_test(bad_ids_in_some_blocks_are_zeros_and_all_else_is_copied),
         cmocka_unit_test(indices_of_max_are_tested_again_on_the_way_back),
         cmocka_unit_test(float_ids_are_refused_or_checked),
         cmocka_unit_test(selections_refuse_what_does_not_fit),

@@ -17,6 +17,8 @@ typedef struct bl_cpu_run {
 typedef void (*bl_cpu_map)(const bl_cpu_run *run);
 /* Items [begin, end) of a LANE or REDUCE. */
 typedef void (*bl_cpu_items)(const bl_launch *launch, int64_t begin, int64_t end, bl_bad *bad);
+/* Where n items of a TAKE from (o, n, i) = `at` on, all with the same o, are copied from: rows, or -1.  True: each is a row. */
+typedef bool (*bl_cpu_rows)(const bl_launch *launch, const int64_t at[3], int64_t n, int64_t *rows, bl_bad *bad);
 /* Keys of source rows [begin, end) of a SORTED, and the sum of sources into one target row. */
 typedef void (*bl_cpu_keys)(const bl_launch *launch, int64_t begin, int64_t end, int64_t *keys, bl_bad *bad);
 typedef void (*bl_cpu_gather)(const bl_launch *launch, int64_t target, const int64_t *sources, int64_t n,
@@ -28,6 +30,7 @@ typedef struct bl_cpu_entry {
     int dtype;
     bl_cpu_map map;
     bl_cpu_items items;
+    bl_cpu_rows rows;
     bl_cpu_keys keys;
     bl_cpu_gather gather;
 } bl_cpu_entry;
@@ -69,6 +72,7 @@ belay_code bl_cpu_dispatch(bl_cpu *cpu, const bl_launch *launch);
 /* The skeletons.  On one thread they do without OpenMP: a kernel that is ended in the middle leaves no team behind.  Each folds its threads' bad elements into `bad`. */
 void bl_cpu_run_map(bl_cpu *cpu, const bl_launch *launch, bl_cpu_map body);
 void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *launch, bl_cpu_items body, bl_bad *bad);
+void bl_cpu_run_take(bl_cpu *cpu, const bl_launch *launch, bl_cpu_rows body, bl_bad *bad);
 bool bl_cpu_run_sorted(bl_cpu *cpu, const bl_launch *launch, const bl_cpu_entry *entry, bl_bad *bad);
 void bl_cpu_run_copy(bl_cpu *cpu, const bl_launch *launch);
 void bl_cpu_run_spread(bl_cpu *cpu, const bl_launch *launch);

@@ -78,6 +78,92 @@ void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *l, bl_cpu_items body, bl_bad
         items_on_threads(l, body, n_threads, bad);
 }
 
+/* ---- copies by index ------------------------------------------------------------------------------------------------- */
+
+/* Rows that lie far apart are asked for before the first is copied: one at a time they would be waited for. */
+static inline __attribute__((always_inline)) void copy_rows_of(char *to, const char *from, const int64_t *rows,
+                                                               int64_t n, int64_t n_bytes)
+{
+    enum { SHORT = 8 }; /* bytes: the processor has enough of these under way by itself */
+    for (int64_t i = 0; i < n && n_bytes > SHORT; i++)
+        __builtin_prefetch(from + rows[i] * n_bytes);
+    BL_UNROLL_4 for (int64_t i = 0; i < n; i++) memcpy(to + i * n_bytes, from + rows[i] * n_bytes, (size_t)n_bytes);
+}
+
+/* The common short rows are copied without a call. */
+static void copy_rows(char *to, const char *from, const int64_t *rows, int64_t n, int64_t n_bytes)
+{
+    switch (n_bytes) {
+    case 4:
+        copy_rows_of(to, from, rows, n, 4);
+        break;
+    case 8:
+        copy_rows_of(to, from, rows, n, 8);
+        break;
+    case 16:
+        copy_rows_of(to, from, rows, n, 16);
+        break;
+    case 32:
+        copy_rows_of(to, from, rows, n, 32);
+        break;
+    case 64:
+        copy_rows_of(to, from, rows, n, 64);
+        break;
+    default:
+        copy_rows_of(to, from, rows, n, n_bytes);
+    }
+}
+
+static void copy_or_zero_rows(char *to, const char *from, const int64_t *rows, int64_t n, int64_t n_bytes)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (rows[i] < 0)
+            memset(to + i * n_bytes, 0, (size_t)n_bytes);
+        else
+            memcpy(to + i * n_bytes, from + rows[i] * n_bytes, (size_t)n_bytes);
+}
+
+/* A block's indices are tested before its rows are copied, and are in `rows` from then on: nobody changes them in between. */
+static void take_rows(const bl_launch *l, bl_cpu_rows body, int64_t begin, int64_t end, bl_bad *bad)
+{
+    enum { BLOCK = 128 };
+    int64_t rows[BLOCK], n, run = l->size[2] > 1 ? l->size[2] : l->size[1];
+    int64_t n_bytes = l->size[3] * belay_dtype_size(l->dtype);
+    char *to = l->operand[l->n_operands - 1].data;
+    for (int64_t e = begin; e < end; e += n) {
+        int64_t at[3] = {e / l->size[2] / l->size[1], e / l->size[2] % l->size[1], e % l->size[2]};
+        n = bl_min_i64(bl_min_i64(BLOCK, end - e), run - e % run);
+        if (BL_LIKELY(body(l, at, n, rows, bad)))
+            copy_rows(to + e * n_bytes, l->operand[0].data, rows, n, n_bytes);
+        else
+            copy_or_zero_rows(to + e * n_bytes, l->operand[0].data, rows, n, n_bytes);
+    }
+}
+
+static BL_CPU_THREADED void take_on_threads(const bl_launch *l, bl_cpu_rows body, int n_threads, bl_bad *bad)
+{
+#pragma omp parallel num_threads(n_threads)
+    {
+        int part = omp_get_thread_num(), parts = omp_get_num_threads();
+        bl_bad mine = {0};
+        take_rows(l, body, bl_cpu_part_begin(l->n_items, part, parts), bl_cpu_part_begin(l->n_items, part + 1, parts),
+                  &mine);
+        if (mine.count > 0)
+#pragma omp critical
+            bl_cpu_merge_bad(bad, &mine);
+    }
+}
+
+/* Items [size[0], size[1], size[2]], each a row of size[3] elements of operand 0. */
+void bl_cpu_run_take(bl_cpu *cpu, const bl_launch *l, bl_cpu_rows body, bl_bad *bad)
+{
+    int n_threads = (int)bl_min_i64(bl_cpu_threads_for(cpu, l->work), bl_max_i64(l->n_items, 1));
+    if (n_threads == 1)
+        take_rows(l, body, 0, l->n_items, bad);
+    else
+        take_on_threads(l, body, n_threads, bad);
+}
+
 /* ---- sums by index --------------------------------------------------------------------------------------------------- */
 
 /* Sources with a key, in the order of their numbers; how many. */

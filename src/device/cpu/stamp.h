@@ -14,6 +14,12 @@
 #define BL_(name)       BL_JOIN(BL_JOIN(name, _), BL_COLUMN)
 #define BL_KERNEL(name) BL_JOIN(BL_JOIN(cpu_, name), BL_JOIN(_, BL_COLUMN))
 
+#ifdef BELAY_UNCHECKED_INDEX
+#define BL_IS_UNCHECKED true
+#else
+#define BL_IS_UNCHECKED false
+#endif
+
 /* ---- loops, a macro a skeleton --------------------------------------------------------------------------------------- */
 
 #define BL_IN(k, i, s)  BL_(bl_load)((const BL_T *)d##k + (i) * (s))
@@ -97,6 +103,28 @@
         for (int64_t row = begin; row < end; row++)                                                                    \
             BL_(name)(l, row, bad);                                                                                    \
     }
+/* n rows along the innermost axis that is longer than 1.  A first pass only asks, and vectorises; a block with a bad
+ * index, a rare thing, is gone through again. */
+#define BL_TAKE_ASK(name, a, b)                                                                                        \
+    BL_INDEPENDENT BL_UNROLL_4 for (int64_t k = 0; k < n; k++) all |= rows[k] =                                        \
+        BL_(name)(l, at[0], at[1] + (a), at[2] + (b), NULL);
+#define BL_STAMP_TAKE(name)                                                                                            \
+    static bool BL_KERNEL(name)(const bl_launch *l, const int64_t at[3], int64_t n, int64_t *BL_RESTRICT rows,         \
+                                bl_bad *bad)                                                                           \
+    {                                                                                                                  \
+        const bool is_inner = l->size[2] > 1;                                                                          \
+        int64_t all = 0;                                                                                               \
+        if (is_inner) {                                                                                                \
+            BL_BY_INDEX_TYPE(l->operand[1], BL_TAKE_ASK(name, 0, k))                                                   \
+        } else {                                                                                                       \
+            BL_BY_INDEX_TYPE(l->operand[1], BL_TAKE_ASK(name, k, 0))                                                   \
+        }                                                                                                              \
+        if (BL_IS_UNCHECKED || all >= 0)                                                                               \
+            return true;                                                                                               \
+        for (int64_t k = 0; k < n; k++)                                                                                \
+            rows[k] = BL_(name)(l, at[0], at[1] + (is_inner ? 0 : k), at[2] + (is_inner ? k : 0), bad);                \
+        return false;                                                                                                  \
+    }
 /* Sums over k.  One column: 32 lanes along k.  Several: a block of columns at a time, each with its own 32 lanes, so
  * that the order of every sum is the same in both. */
 #define BL_REDUCE_BLOCK 64
@@ -160,6 +188,7 @@
 #define BL_ENTRY_SELECT(name)  BL_ENTRY_MAP(name)
 #define BL_ENTRY_MASK(name)    BL_ENTRY_MAP(name)
 #define BL_ENTRY_LANE(name)    {.op = BL_OP_##name, .dtype = BL_DTYPE, .items = BL_KERNEL(name)},
+#define BL_ENTRY_TAKE(name)    {.op = BL_OP_##name, .dtype = BL_DTYPE, .rows = BL_KERNEL(name)},
 #define BL_ENTRY_REDUCE(name)  BL_ENTRY_LANE(name)
 #define BL_ENTRY_SORTED(name)                                                                                          \
     {.op = BL_OP_##name, .dtype = BL_DTYPE, .keys = BL_KERNEL(name), .gather = BL_(sorted_gather)},

@@ -5,7 +5,7 @@
  *   #define BL_FAMILY_FILE "kernel/activation.h"
  *   #include "device/cuda/stamp.cuh"
  *
- * A map is one thread an element; a LANE is one warp a row; a REDUCE is one thread an output with its 32 lanes in
+ * A map is one thread an element; a LANE is one warp a row; so is a TAKE; a REDUCE is one thread an output with its 32 lanes in
  * registers, in the CPU's order; a SORTED has a kernel for its keys.  Launchers and the ordering of keys come with the CUDA
  * device; until then this file proves that every body compiles for CUDA. */
 #include "kernel/row.h"
@@ -110,6 +110,24 @@ static __device__ void bl_cuda_publish(const bl_launch &l, const bl_bad &bad, un
         bl_bad bad = {};                                                                                               \
         for (int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / BL_LANES; row < l.n_items; row += warps) \
             BL_(name)(&l, row, &bad);                                                                                  \
+        bl_cuda_publish(l, bad, slot);                                                                                 \
+    }
+#define BL_STAMP_TAKE(name)                                                                                            \
+    extern "C" __global__ void BL_KERNEL(name)(bl_launch l, unsigned long long *slot)                                  \
+    {                                                                                                                  \
+        int64_t warps = (int64_t)gridDim.x * (blockDim.x / BL_LANES), width = l.size[3];                               \
+        const BL_T *x = (const BL_T *)l.operand[0].data;                                                               \
+        bl_bad bad = {};                                                                                               \
+        BL_T zero;                                                                                                     \
+        BL_STORE(&zero, 0, 0);                                                                                         \
+        for (int64_t e = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / BL_LANES; e < l.n_items; e += warps) {     \
+            int64_t on = e / l.size[2];                                                                                \
+            int64_t from = BL_(name)(&l, on / l.size[1], on % l.size[1], e % l.size[2], &bad);                         \
+            BL_T *y = (BL_T *)l.operand[l.n_operands - 1].data + e * width;                                            \
+            BL_EACH(j, width) y[j] = from >= 0 ? x[from * width + j] : zero;                                           \
+        }                                                                                                              \
+        if (!BL_ROW_LEADER) /* its lanes met the same */                                                               \
+            return;                                                                                                    \
         bl_cuda_publish(l, bad, slot);                                                                                 \
     }
 #define BL_STAMP_REDUCE(name)                                                                                          \
