@@ -236,7 +236,7 @@ BL_FN int64_t bl_index(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
     bool is_in = (uint64_t)got < (uint64_t)limit;
     *counts = is_in;
     if (bad == (bl_bad *)0)
-        return got & -(int64_t)is_in;
+        return got;
     if (__builtin_expect(is_in, 1))
         return got;
     bl_bad_note(bad, BELAY_INDEX_RANGE, operand, element, got, limit);

@@ -27,11 +27,13 @@ BL_FN int64_t BL_(index_select)(const bl_launch *l, int64_t o, int64_t n, int64_
 /* x[O, V, I] index[O, N, I] -> y[O, N, I] */
 BL_FN int64_t BL_(gather)(const bl_launch *l, int64_t o, int64_t n, int64_t i, bl_bad *bad)
 {
-    int64_t width = l->dim[2], e = (o * l->dim[3] + n) * width + i;
+    const int64_t width = l->size[2], on = o * l->dim[3] + n;
+    const bool is_wide = width > 1; /* a loop that knows it has no product */
+    int64_t e = is_wide ? on * width + i : on;
     bool counts;
     int64_t id = bl_index(l, bad, 1, e, bl_load_index(&l->operand[1], e), l->dim[1], &counts);
     int64_t row = o * l->dim[1] + id;
-    return (width == 1 ? row : row * width + i) | -(int64_t)!counts;
+    return (is_wide ? row * width + i : row) | -(int64_t)!counts;
 }
 
 /* The row that a tuple of indices names: params.i[k] = size of the axis that index k selects from, i[6] = how many */
