@@ -134,6 +134,20 @@ BELAY_API belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_t
 /* Matrix product over the last two axes, leading axes broadcast; 1-D operands as in NumPy. */
 BELAY_API belay_tensor belay_matmul(belay_tensor a, belay_tensor b);
 
+/* ---- attention ------------------------------------------------------------------------------------------------------- */
+
+typedef struct belay_attention_options {
+    bool causal;  /* row t of q sees the keys 0 to t, as PyTorch's is_causal */
+    double scale; /* 0: 1 / sqrt(width) */
+} belay_attention_options;
+
+/* softmax(scale q k^T) v for each head: q [..., queries, width], k [..., keys, width], v [..., keys, out], with equal
+ * leading axes ([batch, heads]): [..., queries, out].  Without keys: zeros.  No [queries, keys] matrix is kept, neither
+ * forward nor backward.  Vaswani et al. (2017); by blocks as Dao et al., "FlashAttention" (2022).  Fault: conf.value for
+ * a scale that is not finite. */
+BELAY_API belay_tensor belay_attention(belay_tensor q, belay_tensor k, belay_tensor v,
+                                       const belay_attention_options *options);
+
 /* ---- shapes ---------------------------------------------------------------------------------------------------------- */
 
 /* The same elements in another shape; one size may be -1. */

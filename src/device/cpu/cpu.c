@@ -80,7 +80,7 @@ static void publish_bad(const bl_launch *l, const bl_bad *bad)
 bool bl_cpu_has(const bl_cpu *cpu, const bl_launch *launch)
 {
     int op = launch->op;
-    return cpu->entry[op][launch->dtype] != NULL || op == BL_OP_copy || op == BL_OP_sum_grad || op == BL_OP_matmul ||
+    return cpu->entry[op][launch->dtype] != NULL || op == BL_OP_copy || op == BL_OP_sum_grad || bl_cpu_is_product(op) ||
            launch->custom != NULL;
 }
 
@@ -95,6 +95,8 @@ belay_code bl_cpu_dispatch(bl_cpu *cpu, const bl_launch *launch)
         bl_cpu_run_spread(cpu, launch);
     else if (launch->op == BL_OP_matmul)
         ran = bl_cpu_run_matmul(cpu, launch);
+    else if (bl_cpu_is_attention(launch->op))
+        ran = bl_cpu_run_attention(cpu, launch);
     else if (launch->custom != NULL)
         bl_cpu_run_custom(cpu, launch, &bad);
     else if (entry == NULL)

@@ -54,6 +54,10 @@ typedef struct bl_cpu {
     const bl_cpu_entry *entry[BL_N_OPS][BELAY_N_DTYPES];
 } bl_cpu;
 
+/* Attention and its gradient; whether an op calls the BLAS. */
+static inline bool bl_cpu_is_attention(int op) { return op == BL_OP_attention || op == BL_OP_attention_grad; }
+static inline bool bl_cpu_is_product(int op) { return op == BL_OP_matmul || bl_cpu_is_attention(op); }
+
 /* Fills in `entry`: what every device that runs on the host's processors does. */
 void bl_cpu_fill_entries(bl_cpu *cpu);
 /* Whether there is code for this op in this dtype. */
@@ -77,6 +81,7 @@ bool bl_cpu_run_sorted(bl_cpu *cpu, const bl_launch *launch, const bl_cpu_entry 
 void bl_cpu_run_copy(bl_cpu *cpu, const bl_launch *launch);
 void bl_cpu_run_spread(bl_cpu *cpu, const bl_launch *launch);
 bool bl_cpu_run_matmul(bl_cpu *cpu, const bl_launch *launch);
+bool bl_cpu_run_attention(bl_cpu *cpu, const bl_launch *launch);
 void bl_cpu_run_custom(const bl_cpu *cpu, const bl_launch *launch, bl_bad *bad);
 
 /* Where part `part` of `parts` of n items begins. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products: y[b] = a[b] b[b], or y[b] += a[b] b[b].  The output is cut into panels whose borders depend on the
  * shape alone; each panel is one single-threaded gemm of the BLAS, so bits do not depend on the number of threads.
+ * 16-bit operands pass through f32.
  *
  * size = batch, M, N, K.  params.i: 0, 1 = a, b stored transposed; 2 = add to y; 3, 4 = batch strides of a, b in
  * elements (0: the same matrix for every b). */
@@ -11,6 +12,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "device/cpu/kernel.h"
+#include "device/cpu/wide.h"
 
 /* The largest panel, and what the sides of panels are multiples of. */
 #ifdef BELAY_SMALL
@@ -107,25 +109,6 @@ static bool multiply(const bl_cpu *cpu, const product *p)
     return true;
 }
 
-/* 16-bit operands pass through f32. */
-static float *widen(bl_cpu *cpu, const bl_operand *o, int64_t n)
-{
-    float *wide = bl_pool_take(cpu->scratch, n * (int64_t)sizeof(float));
-    for (int64_t i = 0; wide != NULL && i < n; i++)
-        wide[i] = o->dtype == BELAY_BF16 ? bl_from_bf16(((const bl_bf16 *)o->data)[i])
-                                         : bl_from_f16(((const bl_f16 *)o->data)[i]);
-    return wide;
-}
-
-static void narrow_into(const bl_operand *o, const float *wide, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (o->dtype == BELAY_BF16)
-            ((bl_bf16 *)o->data)[i] = bl_to_bf16(wide[i]);
-        else
-            ((bl_f16 *)o->data)[i] = bl_to_f16(wide[i]);
-}
-
 static bool multiply_batch(const bl_cpu *cpu, const bl_launch *l, int dtype, const void *a, const void *b, void *y)
 {
     product p = {.dtype = dtype,
@@ -154,12 +137,10 @@ bool bl_cpu_run_matmul(bl_cpu *cpu, const bl_launch *l)
     int64_t batch = bl_max_i64(l->size[0], 1);
     int64_t na = (l->params.i[3] != 0 ? batch : 1) * l->size[1] * l->size[3];
     int64_t nb = (l->params.i[4] != 0 ? batch : 1) * l->size[2] * l->size[3], ny = l->size[0] * l->size[1] * l->size[2];
-    float *wa = widen(cpu, a, na), *wb = widen(cpu, b, nb), *wy = widen(cpu, y, ny);
+    float *wa = bl_cpu_wide_take(cpu, a, na), *wb = bl_cpu_wide_take(cpu, b, nb), *wy = bl_cpu_wide_take(cpu, y, ny);
     bool ok = wa != NULL && wb != NULL && wy != NULL && multiply_batch(cpu, l, BELAY_F32, wa, wb, wy);
-    if (ok)
-        narrow_into(y, wy, ny);
-    bl_pool_give(cpu->scratch, wa, na * (int64_t)sizeof(float));
-    bl_pool_give(cpu->scratch, wb, nb * (int64_t)sizeof(float));
-    bl_pool_give(cpu->scratch, wy, ny * (int64_t)sizeof(float));
+    bl_cpu_wide_give(cpu, NULL, wa, na);
+    bl_cpu_wide_give(cpu, NULL, wb, nb);
+    bl_cpu_wide_give(cpu, ok ? y : NULL, wy, ny);
     return ok;
 }

@@ -79,7 +79,7 @@ static bool alias_operands(bl_sim *sim, bl_launch *launch)
 static void execute_launch(bl_sim_queue *queue, const bl_launch *launch)
 {
     launch_run run = {.cpu = &queue->cpu, .launch = *launch};
-    bool is_product = launch->op == BL_OP_matmul;
+    bool is_product = bl_cpu_is_product(launch->op);
     bl_access access;
     if (!alias_operands(queue->sim, &run.launch))
         return;

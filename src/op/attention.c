@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention's public call: proves that q, k and v fit together, folds their leading axes into heads. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "op/op.h"
+
+static bool ranks_fit(belay_context *context, const bl_given given[3], const belay_shape shape[3])
+{
+    int rank = shape[0].rank;
+    if (rank >= 2 && shape[1].rank == rank && shape[2].rank == rank)
+        return true;
+    bl_prove_refuse(context, BELAY_SHAPE_RANK, "attention", given, 3,
+                    "attention takes q, k and v of [..., time, width], not of %d, %d and %d axes", rank, shape[1].rank,
+                    shape[2].rank);
+    return false;
+}
+
+/* Leading axes are the same; k has q's width, v as many rows as k. */
+static bool shapes_fit(belay_context *context, const bl_given given[3], const belay_shape shape[3])
+{
+    int rank = shape[0].rank;
+    belay_shape k = shape[0], v = shape[2];
+    k.size[rank - 2] = shape[1].size[rank - 2];
+    memcpy(v.size, k.size, (size_t)(rank - 1) * sizeof v.size[0]);
+    return bl_op_has_shape(context, "attention", given, 3, 1, &k) &&
+           bl_op_has_shape(context, "attention", given, 3, 2, &v);
+}
+
+static bool is_legal(belay_context *context, const bl_given given[3], const belay_shape shape[3], double scale)
+{
+    belay_dtype dtype = belay_tensor_dtype(given[0].tensor);
+    if (!isfinite(scale)) {
+        bl_prove_refuse(context, BELAY_CONF_VALUE, "attention", given, 3, "scale of attention is %g",
+                        bl_text_real(scale));
+        return false;
+    }
+    return ranks_fit(context, given, shape) && shapes_fit(context, given, shape) &&
+           bl_op_has_dtype(context, "attention", given, 3, 1, dtype) &&
+           bl_op_has_dtype(context, "attention", given, 3, 2, dtype);
+}
+
+/* [..., time, width] as [heads, time, width]. */
+static belay_tensor fold(belay_context *context, belay_tensor x, const belay_shape *shape)
+{
+    belay_shape folded;
+    if (!bl_op_fold(context, shape, shape->rank - 2, shape->rank - 1, &folded))
+        return (belay_tensor){0};
+    return bl_op_reshape(context, x, &folded);
+}
+
+belay_tensor belay_attention(belay_tensor q, belay_tensor k, belay_tensor v, const belay_attention_options *options)
+{
+    const belay_tensor in[] = {q, k, v};
+    belay_context *context = bl_op_context(in, 3);
+    BL_ENTER(context);
+    if (context == NULL || !bl_op_is_here(context, "q", q) || !bl_op_is_here(context, "k", k) ||
+        !bl_op_is_here(context, "v", v))
+        return (belay_tensor){0};
+    const bl_given given[] = {{"q", q}, {"k", k}, {"v", v}};
+    const belay_shape shape[] = {belay_tensor_shape(q), belay_tensor_shape(k), belay_tensor_shape(v)};
+    double scale = options != NULL ? options->scale : 0;
+    if (!is_legal(context, given, shape, scale))
+        return (belay_tensor){0};
+    int rank = shape[0].rank;
+    bl_call call = {.context = context, .op = BL_OP_attention, .n_in = 3, .shown = {q, k, v}};
+    for (int i = 0; i < 3; i++)
+        call.in[i] = fold(context, in[i], &shape[i]);
+    call.params.f[0] = scale != 0 ? scale : 1 / sqrt((double)bl_max_i64(shape[0].size[rank - 1], 1));
+    call.params.i[0] = options != NULL && options->causal;
+    belay_shape result = shape[0];
+    result.size[rank - 1] = shape[2].size[rank - 1];
+    return bl_op_reshape(context, bl_op_run(&call), &result);
+}
