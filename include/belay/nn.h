@@ -220,6 +220,53 @@ BELAY_API belay_module *belay_lstm_module(belay_context *context, const belay_ls
 /* The same with initial state (nil: zeros) and all results. */
 BELAY_API belay_lstm_result belay_lstm_module_run(belay_module *lstm, belay_tensor x, belay_tensor h0, belay_tensor c0);
 
+/* ---- attention and GPT-2 --------------------------------------------------------------------------------------------- */
+
+typedef struct belay_multihead_attention_module_options {
+    int64_t embed, heads; /* required; heads divides embed */
+    bool causal;          /* no position sees those behind it */
+    bool no_bias;
+    belay_dtype dtype;
+} belay_multihead_attention_module_options;
+/* As nn.MultiheadAttention with batch_first: x [batch, time, embed] attends to itself -> [batch, time, embed].
+ * in_proj_weight [3 embed, embed] from U(-sqrt(3 / (2 embed)), sqrt(3 / (2 embed))), in_proj_bias [3 embed] of zeros,
+ * out_proj.weight [embed, embed] from U(-1/sqrt(embed), 1/sqrt(embed)), out_proj.bias [embed] of zeros.  Nothing is
+ * dropped of the probabilities, which are never all in memory. */
+BELAY_API belay_module *belay_multihead_attention_module(belay_context *context,
+                                                         const belay_multihead_attention_module_options *options);
+/* The same with queries, keys and values of their own: [batch, queries, embed], [batch, keys, embed] twice. */
+BELAY_API belay_tensor belay_multihead_attention_module_run(belay_module *attention, belay_tensor query,
+                                                            belay_tensor key, belay_tensor value);
+
+typedef struct belay_transformer_block_module_options {
+    int64_t width, heads; /* required; heads divides width */
+    int64_t hidden;       /* of the layers behind the attention; 0: 4 width */
+    int64_t layers;       /* blocks of the model, by which c_proj starts smaller; 0: 1 */
+    double dropout;       /* of what is added to x */
+    double eps;           /* of the norms; 0: 1e-5 */
+    belay_dtype dtype;
+} belay_transformer_block_module_options;
+/* A decoder block of GPT-2, [batch, time, width] -> the same: x + attn(ln_1(x)), then x + mlp(ln_2(x)), with a causal
+ * attention and gelu_tanh.  ln_1.*, attn.c_attn.*, attn.c_proj.*, ln_2.*, mlp.c_fc.*, mlp.c_proj.*; the weights of c_*
+ * are [in, out] as in Hugging Face's files, from N(0, 0.02), those of c_proj from N(0, 0.02 / sqrt(2 layers)); biases
+ * are zeros. */
+BELAY_API belay_module *belay_transformer_block_module(belay_context *context,
+                                                       const belay_transformer_block_module_options *options);
+
+typedef struct belay_gpt2_options {
+    int64_t vocabulary; /* 0: 50257 */
+    int64_t context;    /* most tokens in a row; 0: 1024 */
+    int64_t layers;     /* 0: 12 */
+    int64_t heads;      /* 0: 12; divides width */
+    int64_t width;      /* 0: 768 */
+    double dropout;     /* of the embeddings and of what blocks add; 0: none */
+    belay_dtype dtype;
+} belay_gpt2_options;
+/* GPT-2, by default the one of 124M parameters: ids [batch, time] of any integer dtype -> logits [batch, time,
+ * vocabulary].  The head is the token table.  transformer.wte.weight, transformer.wpe.weight, transformer.h.N.* (a block
+ * each), transformer.ln_f.*; the tables from N(0, 0.02).  belay_gpt2_load reads Hugging Face's files. */
+BELAY_API belay_module *belay_gpt2(belay_context *context, const belay_gpt2_options *options);
+
 /* ---- text classifiers ------------------------------------------------------------------------------------------------ */
 
 typedef enum belay_text_model {

@@ -172,6 +172,12 @@ BELAY_API BELAY_MUST_USE belay_code belay_checkpoint_save(belay_module *model, c
  * changed.  Tensors whose names start with "belay." are passed over.  Codes: file.*, mem.exhausted. */
 BELAY_API BELAY_MUST_USE belay_code belay_checkpoint_load(belay_module *model, const char *path);
 
+/* Reads a file of Hugging Face's GPT-2 into a belay_gpt2 of the same sizes and dtype: every name, shape and dtype is
+ * compared first, the first difference is file.mismatch and nothing has changed.  Names may lack "transformer.", masks
+ * (attn.bias, attn.masked_bias) are passed over, and lm_head.weight may be there when it is the token table.
+ * belay_checkpoint_save writes a file that Hugging Face reads.  Codes: file.*, mem.exhausted. */
+BELAY_API BELAY_MUST_USE belay_code belay_gpt2_load(belay_module *model, const char *path);
+
 /* ---- runs ------------------------------------------------------------------------------------------------------- */
 
 /* A trained model with what it needs to read texts.  Belongs to its context.  Nil when the folder holds no checkpoint

@@ -1,11 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention from primitives, and a decoder in the manner of GPT-2 whose head is its token table. */
+/* Attention, and a decoder in the manner of GPT-2 whose head is its token table: from primitives, then as a module. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "golden/golden.h"
+
+static void run_attention(golden *g)
+{
+    belay_tensor q = golden_input(g, "q"), k = golden_input(g, "k");
+    belay_attention_options options = {.causal = golden_flag(g, "causal"), .scale = golden_number(g, "scale")};
+    golden_output(g, "y", belay_attention(q, k, golden_input(g, "v"), &options));
+}
+
+const golden_op golden_attention_ops[] = {
+    {"attention", .run = run_attention},
+    {0},
+};
+
+/* ---- the decoder from primitives ---- */
 
 /* True where query i may see key j: j <= i. */
 static belay_tensor causal_mask(golden *g, int64_t n_queries, int64_t n_keys)
@@ -31,19 +45,6 @@ static belay_tensor attend(golden *g, belay_tensor q, belay_tensor k, belay_tens
                              golden_from(g, BELAY_F32, belay_shape0(), &never, sizeof never));
     return belay_matmul(belay_softmax(scores, -1), v);
 }
-
-static void run_attention(golden *g)
-{
-    belay_tensor q = golden_input(g, "q"), k = golden_input(g, "k");
-    golden_output(g, "y", attend(g, q, k, golden_input(g, "v"), golden_flag(g, "causal")));
-}
-
-const golden_op golden_attention_ops[] = {
-    {"attention", .run = run_attention},
-    {0},
-};
-
-/* ---- the decoder ---- */
 
 enum { MAX_STEPS = 64 };
 
@@ -114,11 +115,11 @@ static belay_tensor logits_of(const decoder *d, belay_tensor ids)
     return belay_linear(norm(d, -1, "ln_f", x), table, (belay_tensor){0});
 }
 
-/* ids[:, :-1] predict ids[:, 1:]. */
-static belay_tensor loss_of(const decoder *d, int64_t step)
+/* ids[:, :-1] predict ids[:, 1:]; by the module where there is one. */
+static belay_tensor loss_of(const decoder *d, belay_module *model, int64_t step)
 {
-    belay_tensor ids = golden_input_row(d->g, "ids", step);
-    belay_tensor logits = logits_of(d, belay_slice(ids, 1, 0, -1, 1));
+    belay_tensor ids = golden_input_row(d->g, "ids", step), before = belay_slice(ids, 1, 0, -1, 1);
+    belay_tensor logits = model != NULL ? belay_forward(model, before) : logits_of(d, before);
     belay_shape s = belay_tensor_shape(logits);
     if (step == 0)
         golden_check(d->g, "output.logits0", logits);
@@ -148,26 +149,100 @@ static int64_t make_leaves(golden *g, belay_tensor out[GOLDEN_NAMES])
     return g->n_leaves;
 }
 
+/* ---- the decoder as a module ---- */
+
+/* A parameter as the file has it: without "transformer.", and the weights of projections as [out, in]. */
+static const char *name_in_file(const char *name)
+{
+    static const char prefix[] = "transformer.";
+    return strncmp(name, prefix, sizeof prefix - 1) == 0 ? name + sizeof prefix - 1 : name;
+}
+
+static belay_tensor as_in_file(const char *name, belay_tensor tensor)
+{
+    bool is_turned = strstr(name, ".c_") != NULL && belay_tensor_shape(tensor).rank == 2;
+    return is_turned ? belay_contiguous(belay_transpose(tensor, 0, 1)) : tensor;
+}
+
+/* Writes the file's value over a parameter. */
+static void load(golden *g, const char *name, belay_tensor parameter)
+{
+    char full[128];
+    const void *bytes;
+    snprintf(full, sizeof full, "param.%s", name_in_file(name));
+    const bl_safetensors_entry *entry = golden_bytes(g, full, &bytes);
+    belay_shape shape = belay_tensor_shape(as_in_file(name, parameter));
+    if (entry == NULL)
+        return;
+    belay_tensor value = golden_from(g, BELAY_F32, shape, bytes, entry->n_bytes);
+    belay_tensor turned = as_in_file(name, value);
+    float *host = malloc((size_t)entry->n_bytes);
+    if (host == NULL || belay_tensor_read(turned, host, entry->n_bytes) != BELAY_OK ||
+        belay_tensor_write(parameter, host, entry->n_bytes) != BELAY_OK)
+        golden_fail(g, "%s was not loaded", name);
+    free(host);
+}
+
+static belay_module *make_model(golden *g)
+{
+    belay_gpt2_options options = {.vocabulary = (int64_t)golden_number(g, "vocab"),
+                                  .context = (int64_t)golden_number(g, "context"),
+                                  .layers = (int64_t)golden_number(g, "blocks"),
+                                  .heads = (int64_t)golden_number(g, "heads"),
+                                  .width = (int64_t)golden_number(g, "dim")};
+    belay_device_guard guard = golden_there(g);
+    belay_module *model = belay_gpt2(g->context, &options);
+    golden_back(guard);
+    for (int64_t i = 0; i < belay_module_n_parameters(model); i++)
+        load(g, belay_module_parameter_name(model, i), belay_module_parameter(model, i));
+    return model;
+}
+
+static void check_model(golden *g, belay_module *model, const char *prefix, bool is_grad)
+{
+    for (int64_t i = 0; i < belay_module_n_parameters(model); i++) {
+        char full[128];
+        const char *name = belay_module_parameter_name(model, i);
+        belay_tensor tensor = belay_module_parameter(model, i);
+        snprintf(full, sizeof full, "%s%s", prefix, name_in_file(name));
+        golden_check(g, full, as_in_file(name, is_grad ? belay_tensor_grad(tensor) : tensor));
+    }
+}
+
+/* ---- whole runs ---- */
+
+/* By the module, or where it is NULL from the leaves. */
+static void train(const decoder *d, belay_module *model, belay_optimizer *o)
+{
+    double loss[MAX_STEPS] = {0};
+    int n_steps = (int)golden_number(d->g, "steps");
+    for (int step = 0; step < n_steps && step < MAX_STEPS; step++) {
+        belay_scope scope = belay_scope_open(d->g->context);
+        belay_tensor of_step = loss_of(d, model, step);
+        belay_backward(of_step);
+        loss[step] = belay_tensor_item(of_step);
+        if (step == 0 && model != NULL)
+            check_model(d->g, model, "grad.", true);
+        else if (step == 0)
+            check_leaves(d->g, "grad.", true);
+        belay_optimizer_step(o);
+        belay_scope_close(scope);
+    }
+    golden_check_numbers(d->g, "output.loss", loss, n_steps);
+}
+
 void golden_train_gpt(golden *g)
 {
     decoder d = {g, (int64_t)golden_number(g, "heads"), (int64_t)golden_number(g, "blocks")};
     belay_tensor leaf[GOLDEN_NAMES];
-    double loss[MAX_STEPS] = {0};
     belay_adam_options options = golden_adam_options(g);
-    int n_steps = (int)golden_number(g, "steps");
     int64_t n_leaves = make_leaves(g, leaf);
-    belay_optimizer *o = belay_adamw_over(g->context, leaf, n_leaves, &options);
-    for (int step = 0; step < n_steps && step < MAX_STEPS; step++) {
-        belay_scope scope = belay_scope_open(g->context);
-        belay_tensor of_step = loss_of(&d, step);
-        belay_backward(of_step);
-        loss[step] = belay_tensor_item(of_step);
-        if (step == 0)
-            check_leaves(g, "grad.", true);
-        belay_optimizer_step(o);
-        belay_scope_close(scope);
-    }
-    golden_check_numbers(g, "output.loss", loss, n_steps);
+    train(&d, NULL, belay_adamw_over(g->context, leaf, n_leaves, &options));
     check_leaves(g, "output.final.", false);
+    belay_module *model = make_model(g);
+    train(&d, model, belay_adamw(model, &options));
+    belay_scope scope = belay_scope_open(g->context);
+    check_model(g, model, "output.final.", false);
+    belay_scope_close(scope);
     g->n_leaves = 0; /* all is compared */
 }
