@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/bench_gpt2.h"
 #include "cli/bench_job.h"
 #include "cli/commands.h"
 
@@ -10,6 +11,7 @@ typedef struct bench_options {
     bl_cli_place place;
     int64_t windows;
     int64_t pairs;
+    int64_t steps;
 } bench_options;
 
 static const bl_setting_row rows[] = {
@@ -37,6 +39,17 @@ static const bl_setting_row rows[] = {
      .place = "N",
      .unit = "pairs",
      .help = "Pairs with and without index tests."},
+    {.name = "gpt2-steps",
+     .kind = BL_KIND_INT,
+     .offset = offsetof(bench_options, steps),
+     .group = BL_GROUP_RUN,
+     .int_default = 5,
+     .int_low = 0,
+     .int_high = 100,
+     .words = "",
+     .place = "N",
+     .unit = "steps",
+     .help = "Steps of GPT-2 that are timed; they take 3 GB of memory.  0: none."},
 };
 
 /* Model name of the first processor, or "unknown". */
@@ -81,6 +94,18 @@ static void say_reference(bl_cli *cli, const bl_bench_reference *r)
     say(cli, "job_share", "job / products alone", job_rate / products_rate, "", 0.85);
     say(cli, "square_share", "job / SGEMM 2048^3", job_rate / r->square_flops, "", 0);
     say(cli, "memory_share", "memory: peak / least possible", r->memory_peak / r->memory_bound, "", 1.3);
+}
+
+static void say_gpt2(bl_cli *cli, const bl_bench_gpt2 *g)
+{
+    double rate = g->step_flop / g->step_seconds;
+    if (!cli->json)
+        printf("GPT-2 124M, batch 4 x 64, AdamW, float32\n");
+    say(cli, "gpt2_step_seconds", "GPT-2 124M, batch 4 x 64, s a step", g->step_seconds, "s", 0);
+    say(cli, "gpt2_tokens_per_second", "tokens", g->tokens_per_second, "/s", 0);
+    say(cli, "gpt2_square_share", "6 x parameters x tokens / step, over SGEMM 2048^3", rate / g->square_flops, "",
+        0.59);
+    say(cli, "gpt2_memory_gb", "memory: peak", g->memory_peak * 1e-9, "GB", 0);
 }
 
 static int run_bench(bl_cli *cli)
@@ -132,6 +157,13 @@ static int run_bench(bl_cli *cli)
     static const char *const keys[BL_BENCH_GUARDS] = {"guard_embedding", "guard_gather", "guard_cross_entropy"};
     for (int i = 0; i < BL_BENCH_GUARDS; i++)
         say(cli, keys[i], guards[i].name, guards[i].quotient, "", 1.02);
+
+    bl_bench_gpt2 gpt2 = {0};
+    if (options->steps == 0)
+        return bl_cli_end(cli, 0);
+    if (bl_bench_gpt2_run(threads, (int)options->steps, &gpt2, &error) != BELAY_OK)
+        return bl_cli_fail(cli, &error);
+    say_gpt2(cli, &gpt2);
     return bl_cli_end(cli, 0);
 }
 

@@ -50,13 +50,15 @@ typedef struct body {
 static bool takes_ids(const belay_module *module, belay_tensor ids)
 {
     const body *self = belay_module_self(module);
+    const bl_given given = {"ids", ids};
     belay_shape shape = belay_tensor_shape(ids);
     if (shape.rank != 2)
-        bl_context_raise(module->context, BELAY_SHAPE_RANK, "gpt2 takes ids [batch, time], not %d axes", shape.rank);
+        bl_prove_refuse(module->context, BELAY_SHAPE_RANK, "gpt2", &given, 1,
+                        "gpt2 takes ids [batch, time], not %d axes", shape.rank);
     else if (shape.size[1] > self->context)
-        bl_context_raise(module->context, BELAY_SHAPE_CONTRACT,
-                         "gpt2 was given %" PRId64 " tokens in a row; its context holds %" PRId64, shape.size[1],
-                         self->context);
+        bl_prove_refuse(module->context, BELAY_SHAPE_CONTRACT, "gpt2", &given, 1,
+                        "gpt2 was given %" PRId64 " tokens in a row; its context holds %" PRId64, shape.size[1],
+                        self->context);
     else
         return true;
     return false;

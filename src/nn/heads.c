@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "grad/tape.h"
+#include "launch/prove.h"
 
 /* ---- queries, keys and values out of one projection: three copies, and three back into one gradient */
 
@@ -90,10 +91,11 @@ belay_tensor bl_heads_merge(belay_tensor x)
 bool bl_heads_takes(const belay_module *module, belay_tensor x)
 {
     int rank = belay_tensor_shape(x).rank;
+    const bl_given given = {"x", x};
     if (rank == 3)
         return true;
-    bl_context_raise(module->context, BELAY_SHAPE_RANK, "%s takes x [batch, time, width], not %d axes",
-                     module->kind->name, rank);
+    bl_prove_refuse(module->context, BELAY_SHAPE_RANK, module->kind->name, &given, 1,
+                    "%s takes x [batch, time, width], not %d axes", module->kind->name, rank);
     return false;
 }
 
