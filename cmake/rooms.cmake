@@ -70,7 +70,7 @@ set_target_properties(belay PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
 file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.c)
 if(cli_sources)
   # `belay bench` measures the index tests against the same families without them.
-  foreach(family index softmax)
+  foreach(family index loss)
     file(CONFIGURE OUTPUT ${generated}/cpu_unchecked_${family}.c
          CONTENT "#define BELAY_UNCHECKED_INDEX 1\n#define BL_FAMILY unchecked_${family}\n#define BL_FAMILY_FILE \"kernel/${family}.h\"\n#include \"device/cpu/stamp.h\"\n")
     list(APPEND cli_sources ${generated}/cpu_unchecked_${family}.c)

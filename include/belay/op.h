@@ -33,6 +33,8 @@ BELAY_API belay_tensor belay_normal(belay_context *context, belay_dtype dtype, b
 
 /* x * scale + shift. */
 BELAY_API belay_tensor belay_affine(belay_tensor x, double scale, double shift);
+/* x^exponent, element by element; belay_pow takes a tensor of exponents. */
+BELAY_API belay_tensor belay_pow_number(belay_tensor x, double exponent);
 /* min(max(x, low), high); a NaN stays a NaN; -INFINITY and INFINITY leave a side open. */
 BELAY_API belay_tensor belay_clamp(belay_tensor x, double low, double high);
 /* Inverted dropout with chance p in [0, 1) to drop; x itself when `training` is false. */
@@ -51,6 +53,10 @@ typedef struct belay_axes {
 
 BELAY_API belay_tensor belay_sum(belay_tensor x, const belay_axes *axes);
 BELAY_API belay_tensor belay_mean(belay_tensor x, const belay_axes *axes);
+/* Variance over axes: squared distances from the mean, divided by their number less `correction`: 1 makes the estimate
+ * unbiased, as PyTorch's default, 0 does not.  NaN or Inf when nothing is left to divide by.  In two passes: a large mean
+ * costs no digits.  Fault: conf.value (a correction below 0). */
+BELAY_API belay_tensor belay_var(belay_tensor x, const belay_axes *axes, int64_t correction);
 
 /* The largest along an axis, a NaN above everything; `indices` (may be NULL) gets where it first stands, as i64.  The
  * gradient goes to that element. */
@@ -64,6 +70,11 @@ BELAY_API belay_tensor belay_amax(belay_tensor x, const belay_axes *axes);
 /* Normalises over the last `n_axes` axes; weight and bias have the shape of those axes or are nil.  eps 0: 1e-5.
  * Ba, Kiros, Hinton, "Layer Normalization" (2016). */
 BELAY_API belay_tensor belay_layer_norm(belay_tensor x, int n_axes, belay_tensor weight, belay_tensor bias, double eps);
+
+/* x over its root mean square over the last `n_axes` axes; weight has the shape of those axes or is nil.  eps 0: 2^-23,
+ * for f64 2^-52, what PyTorch takes when it is given none.  Zhang and Sennrich, "Root Mean Square Layer Normalization"
+ * (2019). */
+BELAY_API belay_tensor belay_rms_norm(belay_tensor x, int n_axes, belay_tensor weight, double eps);
 
 /* Probabilities along an axis, and their logarithms; no exponential overflows.  A NaN, or nothing but -Inf, makes NaN. */
 BELAY_API belay_tensor belay_softmax(belay_tensor x, int axis);
@@ -86,6 +97,31 @@ typedef struct belay_cross_entropy_options {
  * does (0 / 0 = NaN when none does).  Fault: index.label, which no index policy changes. */
 BELAY_API belay_tensor belay_cross_entropy(belay_tensor logits, belay_tensor labels,
                                            const belay_cross_entropy_options *options);
+
+typedef struct belay_nll_loss_options {
+    belay_reduction reduction;
+    bool has_ignore; /* as of belay_cross_entropy */
+    int64_t ignore;
+    belay_tensor weight; /* [classes], or nil */
+} belay_nll_loss_options;
+
+/* Negative log-likelihood: belay_cross_entropy for what are logarithms of probabilities already (belay_log_softmax).
+ * Shapes, mean and faults are the same. */
+BELAY_API belay_tensor belay_nll_loss(belay_tensor log_probabilities, belay_tensor labels,
+                                      const belay_nll_loss_options *options);
+
+typedef struct belay_bce_with_logits_options {
+    belay_reduction reduction;
+    belay_tensor weight;     /* of each element, or nil */
+    belay_tensor pos_weight; /* of each positive target, or nil */
+} belay_bce_with_logits_options;
+
+/* Binary cross-entropy of logits against targets in [0, 1] of the same shape and dtype:
+ *   weight (pos_weight t softplus(-x) + (1 - t) softplus(x))
+ * so that no logit is too large.  weight and pos_weight broadcast to the logits and make them no larger.  BELAY_MEAN
+ * divides by the number of elements, whatever their weights, as PyTorch does. */
+BELAY_API belay_tensor belay_bce_with_logits(belay_tensor logits, belay_tensor target,
+                                             const belay_bce_with_logits_options *options);
 
 /* Squared differences of two tensors of the same shape, reduced. */
 BELAY_API belay_tensor belay_mse(belay_tensor prediction, belay_tensor target, belay_reduction reduction);
@@ -133,6 +169,8 @@ BELAY_API belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_t
 
 /* Matrix product over the last two axes, leading axes broadcast; 1-D operands as in NumPy. */
 BELAY_API belay_tensor belay_matmul(belay_tensor a, belay_tensor b);
+/* a [batch, rows, inner] times b [batch, inner, columns]: [batch, rows, columns].  Broadcasts nothing. */
+BELAY_API belay_tensor belay_bmm(belay_tensor a, belay_tensor b);
 
 /* ---- attention ------------------------------------------------------------------------------------------------------- */
 
@@ -150,7 +188,8 @@ BELAY_API belay_tensor belay_attention(belay_tensor q, belay_tensor k, belay_ten
 
 /* ---- shapes ---------------------------------------------------------------------------------------------------------- */
 
-/* The same elements in another shape; one size may be -1. */
+/* The same elements in another shape; one size may be -1.  Of x itself when it is row-major, else of a copy: what
+ * PyTorch's reshape does. */
 BELAY_API belay_tensor belay_view(belay_tensor x, belay_shape shape);
 BELAY_API belay_tensor belay_transpose(belay_tensor x, int a, int b);
 /* Axis i of the result is axis axes[i] of x; n is x's rank. */

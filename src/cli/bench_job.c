@@ -235,7 +235,7 @@ belay_code bl_bench_call_run(bl_bench_call *out, bl_error *error)
 
 /* The same families stamped without index tests; for this command only. */
 extern const bl_cpu_family bl_cpu_family_unchecked_index[];
-extern const bl_cpu_family bl_cpu_family_unchecked_softmax[];
+extern const bl_cpu_family bl_cpu_family_unchecked_loss[];
 
 /* Puts the entries of a family into the device's table. */
 static void use_family(belay_context *context, const bl_cpu_family *family)
@@ -250,7 +250,7 @@ static void use_checked(belay_context *context, bool checked)
 {
     if (!checked) {
         use_family(context, bl_cpu_family_unchecked_index);
-        use_family(context, bl_cpu_family_unchecked_softmax);
+        use_family(context, bl_cpu_family_unchecked_loss);
         return;
     }
     for (const bl_cpu_family *const *family = bl_cpu_families; *family != NULL; family++)

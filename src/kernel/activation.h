@@ -10,6 +10,19 @@ BL_FN BL_REAL BL_(tanh_grad)(BL_REAL g, BL_REAL x, BL_REAL y) { return (void)x, 
 BL_FN BL_REAL BL_(sigmoid)(BL_REAL x) { return BL_(bl_sigmoid)(x); }
 BL_FN BL_REAL BL_(sigmoid_grad)(BL_REAL g, BL_REAL x, BL_REAL y) { return (void)x, g * y * (1 - y); }
 
+/* x times the logistic function: Elfwing, Uchibe, Doya, "Sigmoid-weighted linear units" (2018). */
+BL_FN BL_REAL BL_(silu)(BL_REAL x) { return x * BL_(bl_sigmoid)(x); }
+BL_FN BL_REAL BL_(silu_grad)(BL_REAL g, BL_REAL x, BL_REAL y)
+{
+    (void)y;
+    BL_REAL s = BL_(bl_sigmoid)(x);
+    return g * s * (1 + x * (1 - s));
+}
+
+/* ln(1 + e^x), written so that nothing overflows. */
+BL_FN BL_REAL BL_(softplus)(BL_REAL x) { return (x < 0 ? 0 : x) + BL_(bl_log1p)(BL_(bl_exp)(x < 0 ? x : -x)); }
+BL_FN BL_REAL BL_(softplus_grad)(BL_REAL g, BL_REAL x, BL_REAL y) { return (void)y, g * BL_(bl_sigmoid)(x); }
+
 /* Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016): x times the normal distribution function. */
 BL_FN BL_REAL BL_(gelu)(BL_REAL x) { return (BL_REAL)0.5 * x * (1 + BL_(bl_erf)(x * (BL_REAL)0.70710678118654752440)); }
 BL_FN BL_REAL BL_(gelu_grad)(BL_REAL g, BL_REAL x, BL_REAL y)
@@ -44,6 +57,11 @@ BL_ROW(MAP1, tanh, FLOAT, .grad = {OP(tanh_grad)}, .keep = BL_KEEP_OUT, .domain 
        .tolerance = BL_TOLERANCE_ELEMENT, .formula = "tanh x", .says = "The hyperbolic tangent.")
 BL_ROW(MAP1, sigmoid, FLOAT, .grad = {OP(sigmoid_grad)}, .keep = BL_KEEP_OUT, .domain = {-4, 4},
        .tolerance = BL_TOLERANCE_ELEMENT, .formula = "1 / (1 + e^-x)", .says = "The logistic function.")
+BL_ROW(MAP1, silu, FLOAT, .grad = {OP(silu_grad)}, .keep = BL_KEEP_X, .domain = {-4, 4},
+       .tolerance = BL_TOLERANCE_ELEMENT, .formula = "x / (1 + e^-x)",
+       .says = "Sigmoid-weighted linear unit, also called swish.")
+BL_ROW(MAP1, softplus, FLOAT, .grad = {OP(softplus_grad)}, .keep = BL_KEEP_X, .amp = BL_AMP_F32, .domain = {-4, 4},
+       .tolerance = BL_TOLERANCE_ELEMENT, .formula = "ln(1 + e^x)", .says = "A smooth form of relu.")
 BL_ROW(MAP1, gelu, FLOAT, .grad = {OP(gelu_grad)}, .keep = BL_KEEP_X, .domain = {-4, 4},
        .tolerance = BL_TOLERANCE_ELEMENT, .formula = "x (1 + erf(x / sqrt 2)) / 2",
        .says = "Gaussian error linear unit, exact form.")
@@ -53,6 +71,9 @@ BL_ROW(MAP1, gelu_tanh, FLOAT, .grad = {OP(gelu_tanh_grad)}, .keep = BL_KEEP_X, 
 BL_ROW(MAP3, relu_grad, FLOAT, .internal = true, .formula = "g where y > 0", .says = "Gradient of relu.")
 BL_ROW(MAP3, tanh_grad, FLOAT, .internal = true, .formula = "g (1 - y^2)", .says = "Gradient of tanh.")
 BL_ROW(MAP3, sigmoid_grad, FLOAT, .internal = true, .formula = "g y (1 - y)", .says = "Gradient of sigmoid.")
+BL_ROW(MAP3, silu_grad, FLOAT, .internal = true, .formula = "g s (1 + x (1 - s)), s = 1 / (1 + e^-x)",
+       .says = "Gradient of silu.")
+BL_ROW(MAP3, softplus_grad, FLOAT, .internal = true, .formula = "g / (1 + e^-x)", .says = "Gradient of softplus.")
 BL_ROW(MAP3, gelu_grad, FLOAT, .internal = true, .formula = "g (Phi(x) + x phi(x))", .says = "Gradient of gelu.")
 BL_ROW(MAP3, gelu_tanh_grad, FLOAT, .internal = true, .formula = "g d/dx gelu_tanh(x)",
        .says = "Gradient of gelu_tanh.")

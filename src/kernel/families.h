@@ -6,6 +6,7 @@
 #include "kernel/bounds.h"
 #include "kernel/compare.h"
 #include "kernel/fill.h"
+#include "kernel/gru.h"
 #include "kernel/index.h"
 #include "kernel/loss.h"
 #include "kernel/lstm.h"

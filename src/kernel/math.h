@@ -16,6 +16,7 @@ BL_FN BL_REAL BL_(larger)(BL_REAL a, BL_REAL b)
 #if BL_REAL_IS_F64
 BL_FN double BL_(bl_exp)(double x) { return exp(x); }
 BL_FN double BL_(bl_log)(double x) { return log(x); }
+BL_FN double BL_(bl_log1p)(double x) { return log1p(x); }
 BL_FN double BL_(bl_tanh)(double x) { return tanh(x); }
 BL_FN double BL_(bl_sqrt)(double x) { return sqrt(x); }
 BL_FN double BL_(bl_erf)(double x) { return erf(x); }
@@ -48,6 +49,7 @@ BL_FN float BL_(bl_exp)(float x)
 }
 
 BL_FN float BL_(bl_log)(float x) { return logf(x); }
+BL_FN float BL_(bl_log1p)(float x) { return log1pf(x); }
 BL_FN float BL_(bl_sqrt)(float x) { return sqrtf(x); }
 BL_FN float BL_(bl_erf)(float x) { return erff(x); }
 BL_FN float BL_(bl_pow)(float x, float y) { return powf(x, y); }
@@ -75,8 +77,7 @@ BL_FN BL_REAL BL_(bl_sigmoid)(BL_REAL x)
 {
     BL_REAL a = x < 0 ? x : -x;
     BL_REAL e = BL_(bl_exp)(a); /* in (0, 1] */
-    BL_REAL small = e / (1 + e);
-    return x < 0 ? small : (x != x ? x : 1 / (1 + e));
+    return (x < 0 ? e : 1) / (1 + e);
 }
 
 #else

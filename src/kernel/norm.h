@@ -61,6 +61,47 @@ BL_FN BL_REAL BL_(layer_norm_grad_b)(const bl_launch *l, int64_t o, int64_t k, i
     (void)o;
     return BL_LOAD(BL_PTR(BL_T, 0), k * l->dim[1] + i);
 }
+
+/* x[R, N] w[N]? -> y[R, N] rstd[R] */
+BL_FN void BL_(rms_norm)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    (void)bad;
+    int64_t n = l->dim[1];
+    const BL_T *x = BL_PTR(BL_T, 0) + row * n, *w = BL_PTR(BL_T, 1);
+    BL_T *y = BL_PTR(BL_T, 2) + row * n;
+    BL_REAL squares;
+    BL_ROW_SUM(squares, j, n, BL_LOAD(x, j) * BL_LOAD(x, j));
+    BL_REAL rstd = 1 / BL_(bl_sqrt)(squares / (BL_REAL)n + (BL_REAL)l->params.f[0]);
+    if (w != 0)
+        BL_EACH(j, n) BL_STORE(y, j, BL_LOAD(x, j) * rstd * BL_LOAD(w, j));
+    else
+        BL_EACH(j, n) BL_STORE(y, j, BL_LOAD(x, j) * rstd);
+    if (BL_ROW_LEADER)
+        BL_PTR(double, 3)[row] = (double)rstd;
+}
+
+/* g_y[R, N] x[R, N] w[N]? rstd[R] -> g_x[R, N] */
+BL_FN void BL_(rms_norm_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    (void)bad;
+    int64_t n = l->dim[1];
+    const BL_T *g = BL_PTR(BL_T, 0) + row * n, *x = BL_PTR(BL_T, 1) + row * n, *w = BL_PTR(BL_T, 2);
+    BL_T *gx = BL_PTR(BL_T, 4) + row * n;
+    BL_REAL rstd = (BL_REAL)BL_PTR(double, 3)[row], dot;
+#define BL_UPSTREAM(j) (BL_LOAD(g, j) * (w != 0 ? BL_LOAD(w, j) : 1))
+    BL_ROW_SUM(dot, j, n, BL_UPSTREAM(j) * (BL_LOAD(x, j) * rstd));
+    dot /= (BL_REAL)n;
+    BL_EACH(j, n) BL_STORE(gx, j, rstd * (BL_UPSTREAM(j) - BL_LOAD(x, j) * rstd * dot));
+#undef BL_UPSTREAM
+}
+
+/* g_y[R, N] x[R, N] rstd[R] -> g_w[N] */
+BL_FN BL_REAL BL_(rms_norm_grad_w)(const bl_launch *l, int64_t o, int64_t k, int64_t i)
+{
+    (void)o;
+    int64_t e = k * l->dim[1] + i;
+    return BL_LOAD(BL_PTR(BL_T, 0), e) * (BL_LOAD(BL_PTR(BL_T, 1), e) * (BL_REAL)BL_PTR(double, 2)[k]);
+}
 #endif
 
 #elif defined BL_ROWS
@@ -75,5 +116,13 @@ BL_ROW(REDUCE, layer_norm_grad_w, FLOAT, .signature = "1RN: g_y[RN] x[RN] mean[R
        .formula = "sum over rows of g xhat", .says = "Gradient of layer_norm for its weight.")
 BL_ROW(REDUCE, layer_norm_grad_b, FLOAT, .signature = "1RN: g_y[RN] -> g_b[N]", .internal = true,
        .formula = "sum over rows of g", .says = "Gradient of layer_norm for its bias.")
+BL_ROW(LANE, rms_norm, FLOAT, .signature = "R: x[RN] w[N]? -> y[RN] rstd:f64[R]",
+       .grad = {OP(rms_norm_grad), OP(rms_norm_grad_w)}, .amp = BL_AMP_F32, .domain = {-2, 2},
+       .tolerance = BL_TOLERANCE_SUM, .internal = true, .options = "f[0] = eps",
+       .formula = "y = x / sqrt(mean(x^2) + eps) * w", .says = "Scales each row to a mean square of 1.")
+BL_ROW(LANE, rms_norm_grad, FLOAT, .signature = "R: g_y[RN] x[RN] w[N]? rstd:f64[R] -> g_x[RN]", .internal = true,
+       .formula = "rstd (g w - xhat mean(g w xhat))", .says = "Gradient of rms_norm for its input.")
+BL_ROW(REDUCE, rms_norm_grad_w, FLOAT, .signature = "1RN: g_y[RN] x[RN] rstd:f64[R] -> g_w[N]", .internal = true,
+       .formula = "sum over rows of g xhat", .says = "Gradient of rms_norm for its weight.")
 
 #endif

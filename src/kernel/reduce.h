@@ -28,6 +28,34 @@ BL_FN void BL_(amax_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
     BL_EACH(j, n) BL_STORE(gx, j, BL_LOAD(x, j) == top ? share : 0);
 }
 
+/* x[R, N] -> y[R] mean[R].  Two passes: what a large mean has in common with the squares never cancels. */
+BL_FN void BL_(var)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    (void)bad;
+    int64_t n = l->dim[1];
+    const BL_T *x = BL_PTR(BL_T, 0) + row * n;
+    BL_REAL sum, squares;
+    BL_ROW_SUM(sum, j, n, BL_LOAD(x, j));
+    BL_REAL mean = sum / (BL_REAL)n;
+    BL_ROW_SUM(squares, j, n, (BL_LOAD(x, j) - mean) * (BL_LOAD(x, j) - mean));
+    if (BL_ROW_LEADER) {
+        BL_STORE(BL_PTR(BL_T, 1), row, squares / (BL_REAL)l->params.f[0]);
+        BL_PTR(double, 2)[row] = (double)mean;
+    }
+}
+
+/* g_y[R] x[R, N] mean[R] -> g_x[R, N] */
+BL_FN void BL_(var_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    (void)bad;
+    int64_t n = l->dim[1];
+    const BL_T *x = BL_PTR(BL_T, 1) + row * n;
+    BL_T *gx = BL_PTR(BL_T, 3) + row * n;
+    BL_REAL g = BL_LOAD(BL_PTR(BL_T, 0), row) * (2 / (BL_REAL)l->params.f[0]);
+    BL_REAL mean = (BL_REAL)BL_PTR(double, 2)[row];
+    BL_EACH(j, n) BL_STORE(gx, j, g * (BL_LOAD(x, j) - mean));
+}
+
 /* The gradient goes to the one element whose index was returned, in a tensor that the program may have written to
  * since. */
 BL_FN void BL_(max_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
@@ -79,6 +107,12 @@ BL_ROW(REDUCE, sum, FLOAT, .signature = "OKI: x[OKI] -> y[OI]", .grad = {OP(sum_
 BL_ROW(REDUCE, sum_squares, FLOAT, .signature = "OKI: x[OKI] -> y[OI]", .amp = BL_AMP_F32, .domain = {-4, 4},
        .tolerance = BL_TOLERANCE_SUM, .internal = true, .options = "f[0] = divisor",
        .formula = "y[o, i] = (sum over k of x[o, k, i]^2) / divisor", .says = "Adds up squares, for norms.")
+BL_ROW(LANE, var, FLOAT, .signature = "R: x[RN] -> y[R] mean:f64[R]", .grad = {OP(var_grad)}, .amp = BL_AMP_F32,
+       .domain = {-2, 2}, .tolerance = BL_TOLERANCE_SUM, .internal = true, .options = "f[0] = divisor",
+       .formula = "y[r] = (sum over n of (x[r, n] - mean x[r])^2) / divisor",
+       .says = "Variance of each row, in two passes.")
+BL_ROW(LANE, var_grad, FLOAT, .signature = "R: g_y[R] x[RN] mean:f64[R] -> g_x[RN]", .internal = true,
+       .options = "f[0] = divisor", .formula = "2 g (x - mean) / divisor", .says = "Gradient of var.")
 BL_ROW(DEVICE, sum_grad, FLOAT, .signature = "O: g_y[OI] -> g_x[OKI]", .internal = true, .options = "f[0] = divisor",
        .formula = "g_x[o, k, i] = g_y[o, i] / divisor", .says = "Gradient of sum and mean.")
 BL_ROW(LANE, max, ANY, .signature = "R: x[RN] -> y[R] at:i64[R]", .grad = {OP(max_grad)}, .domain = {-4, 4},

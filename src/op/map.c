@@ -42,7 +42,9 @@ static belay_tensor map(int op, const belay_tensor *in, int n_in, const bl_param
 /* Gradients, and what has options: no call of this form. */
 #define CALL_MAP3(name)
 #define CALL_MAP0P(name)
+#define CALL_MAP0R(name)
 #define CALL_MAP1P(name)
+#define CALL_MAP1R(name)
 #define CALL_MAP3P(name)
 #define CALL_MASK(name)
 #define CALL_LANE(name)
@@ -66,6 +68,13 @@ belay_tensor belay_affine(belay_tensor x, double scale, double shift)
     BL_ENTER(bl_tensor_context(x));
     bl_params params = {.f = {scale, shift}};
     return map(BL_OP_affine, &x, 1, &params);
+}
+
+belay_tensor belay_pow_number(belay_tensor x, double exponent)
+{
+    BL_ENTER(bl_tensor_context(x));
+    bl_params params = {.f = {exponent}};
+    return map(BL_OP_pow_number, &x, 1, &params);
 }
 
 belay_tensor belay_clamp(belay_tensor x, double low, double high)

@@ -62,11 +62,11 @@ belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_tensor bias
     if (context == NULL || bl_slot_use(context, x) == NULL || !bl_op_is_here(context, "weight", weight))
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(x), table = belay_tensor_shape(weight);
-    if (!linear_is_legal(context, &shape, &table, (bl_given[]){{"x", x}, {"weight", weight}, {"bias", bias}}))
-        return (belay_tensor){0};
     static const char *const role[] = {"x", "weight", "bias"};
     belay_tensor at[] = {x, weight, bias};
-    if (!bl_op_meet(context, "linear", role, at, 3))
+    if (!bl_op_autocast(context, BL_OP_matmul, at, 3) ||
+        !linear_is_legal(context, &shape, &table, (bl_given[]){{"x", at[0]}, {"weight", at[1]}, {"bias", at[2]}}) ||
+        !bl_op_meet(context, "linear", role, at, 3))
         return (belay_tensor){0};
     int64_t width = shape.size[shape.rank - 1], n = 1;
     for (int i = 0; i < shape.rank - 1; i++)
@@ -151,7 +151,7 @@ belay_tensor belay_matmul(belay_tensor a, belay_tensor b)
     }
     static const char *const role[] = {"a", "b"};
     belay_tensor at[] = {a, b};
-    if (!bl_op_meet(context, "matmul", role, at, 2))
+    if (!bl_op_autocast(context, BL_OP_matmul, at, 2) || !bl_op_meet(context, "matmul", role, at, 2))
         return (belay_tensor){0};
     bool a_vector = sa.rank == 1, b_vector = sb.rank == 1, ta, tb;
     belay_shape row = belay_shape2(1, sa.size[0]), column = belay_shape2(sb.size[0], 1);
@@ -173,4 +173,30 @@ belay_tensor belay_matmul(belay_tensor a, belay_tensor b)
         result.size[result.rank++] = sb.size[sb.rank - 1];
     bl_call call = {.context = context, .in = {left, right}, .shown = {a, b}, .params = {.i = {ta, tb}}};
     return product(&call, call.in, &result);
+}
+
+belay_tensor belay_bmm(belay_tensor a, belay_tensor b)
+{
+    const belay_tensor in[] = {a, b};
+    belay_context *context = bl_op_context(in, 2);
+    BL_ENTER(context);
+    if (context == NULL || bl_slot_use(context, a) == NULL || !bl_op_is_here(context, "b", b))
+        return (belay_tensor){0};
+    const bl_given given[] = {{"a", a}, {"b", b}};
+    belay_shape sa = belay_tensor_shape(a), sb = belay_tensor_shape(b);
+    if (sa.rank != 3 || sb.rank != 3)
+        bl_prove_refuse(context, BELAY_SHAPE_RANK, "bmm", given, 2,
+                        "bmm takes [batch, rows, inner] and [batch, inner, columns], not %d and %d axes", sa.rank,
+                        sb.rank);
+    else if (sa.size[0] != sb.size[0])
+        bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, "bmm", given, 2,
+                        "a is a batch of %" PRId64 ", b one of %" PRId64 ": bmm broadcasts nothing", sa.size[0],
+                        sb.size[0]);
+    else if (sa.size[2] != sb.size[1])
+        bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, "bmm", given, 2,
+                        "inner sizes differ: a has %" PRId64 " columns, b has %" PRId64 " rows", sa.size[2],
+                        sb.size[1]);
+    else
+        return belay_matmul(a, b);
+    return (belay_tensor){0};
 }

@@ -90,7 +90,7 @@ belay_tensor belay_mean(belay_tensor x, const belay_axes *axes)
 /* ---- maxima ---------------------------------------------------------------------------------------------------------- */
 
 /* x as rows [kept, reduced], the marked axes behind the others; nil after a fault. */
-static belay_tensor as_rows(belay_context *context, const char *name, belay_tensor x, const bool *marked)
+static belay_tensor as_rows(belay_context *context, belay_tensor x, const bool *marked)
 {
     belay_shape shape = belay_tensor_shape(x), rows;
     int64_t axes[BELAY_MAX_RANK] = {0};
@@ -106,13 +106,19 @@ static belay_tensor as_rows(belay_context *context, const char *name, belay_tens
     shape = belay_tensor_shape(y);
     if (belay_tensor_is_nil(y) || !bl_op_fold(context, &shape, kept, shape.rank, &rows))
         return (belay_tensor){0};
-    if (rows.size[1] == 0) {
-        bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, name, &(bl_given){"x", x}, 1,
-                        "%s over no elements: there is no largest one", name);
-        return (belay_tensor){0};
-    }
     rows.rank = 2;
     return bl_op_reshape(context, y, &rows);
+}
+
+/* The same for a maximum, which is of at least one element. */
+static belay_tensor as_rows_of_some(belay_context *context, const char *name, belay_tensor x, const bool *marked)
+{
+    belay_tensor y = as_rows(context, x, marked);
+    if (belay_tensor_is_nil(y) || belay_tensor_shape(y).size[1] > 0)
+        return y;
+    bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, name, &(bl_given){"x", x}, 1,
+                    "%s over no elements: there is no largest one", name);
+    return (belay_tensor){0};
 }
 
 static belay_tensor max_along(belay_context *context, const char *op, belay_tensor x, int axis, bool keep,
@@ -127,7 +133,7 @@ static belay_tensor max_along(belay_context *context, const char *op, belay_tens
     marked[axis] = true;
     belay_shape shape = belay_tensor_shape(x), result = left_over(&shape, marked, keep);
     bl_call call = {
-        .context = context, .op = BL_OP_max, .n_in = 1, .in = {as_rows(context, op, x, marked)}, .shown = {x}};
+        .context = context, .op = BL_OP_max, .n_in = 1, .in = {as_rows_of_some(context, op, x, marked)}, .shown = {x}};
     belay_tensor y = bl_op_reshape(context, bl_op_run(&call), &result);
     if (indices != NULL && !belay_tensor_is_nil(y))
         *indices = bl_launch_reshape(context, call.out[1], &result);
@@ -158,7 +164,32 @@ belay_tensor belay_amax(belay_tensor x, const belay_axes *axes)
     if (context == NULL || bl_slot_use(context, x) == NULL || !marked_axes(context, "amax", x, axes, marked))
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(x), result = left_over(&shape, marked, axes != NULL && axes->keep);
-    bl_call call = {
-        .context = context, .op = BL_OP_amax, .n_in = 1, .in = {as_rows(context, "amax", x, marked)}, .shown = {x}};
+    bl_call call = {.context = context,
+                    .op = BL_OP_amax,
+                    .n_in = 1,
+                    .in = {as_rows_of_some(context, "amax", x, marked)},
+                    .shown = {x}};
+    return bl_op_reshape(context, bl_op_run(&call), &result);
+}
+
+/* ---- variance -------------------------------------------------------------------------------------------------------- */
+
+belay_tensor belay_var(belay_tensor x, const belay_axes *axes, int64_t correction)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    bool marked[BELAY_MAX_RANK] = {false};
+    if (context == NULL || bl_slot_use(context, x) == NULL || !marked_axes(context, "var", x, axes, marked))
+        return (belay_tensor){0};
+    if (correction < 0) {
+        bl_prove_refuse(context, BELAY_CONF_VALUE, "var", &(bl_given){"x", x}, 1, "correction is %" PRId64 ", below 0",
+                        correction);
+        return (belay_tensor){0};
+    }
+    belay_shape shape = belay_tensor_shape(x), result = left_over(&shape, marked, axes != NULL && axes->keep);
+    belay_tensor rows = as_rows(context, x, marked);
+    bl_call call = {.context = context, .op = BL_OP_var, .n_in = 1, .in = {rows}, .shown = {x}};
+    int64_t n = belay_tensor_is_nil(rows) ? 0 : belay_tensor_shape(rows).size[1];
+    call.params.f[0] = n > correction ? (double)(n - correction) : 0;
     return bl_op_reshape(context, bl_op_run(&call), &result);
 }

@@ -42,17 +42,11 @@ static void run_convert(golden *g)
 }
 
 const golden_op golden_map_ops[] = {
-    {"add", .binary = belay_add},
-    {"sub", .binary = belay_sub},
-    {"mul", .binary = belay_mul},
-    {"div", .binary = belay_div},
-    {"relu", .unary = belay_relu},
-    {"tanh", .unary = belay_tanh},
-    {"sigmoid", .unary = belay_sigmoid},
-    {"gelu", .run = run_gelu},
-    {"where", .run = run_where},
-    {"clamp", .run = run_clamp},
-    {"dropout", .run = run_dropout},
-    {"convert", .run = run_convert},
-    {0},
+    {"add", .binary = belay_add},        {"sub", .binary = belay_sub},
+    {"mul", .binary = belay_mul},        {"div", .binary = belay_div},
+    {"relu", .unary = belay_relu},       {"tanh", .unary = belay_tanh},
+    {"sigmoid", .unary = belay_sigmoid}, {"silu", .unary = belay_silu},
+    {"gelu", .run = run_gelu},           {"where", .run = run_where},
+    {"clamp", .run = run_clamp},         {"dropout", .run = run_dropout},
+    {"convert", .run = run_convert},     {0},
 };

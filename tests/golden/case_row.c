@@ -57,6 +57,14 @@ static void run_layer_norm(golden *g)
     golden_output(g, "y", belay_layer_norm(x, n_axes, weight, bias, golden_number(g, "eps")));
 }
 
+static void run_rms_norm(golden *g)
+{
+    int64_t shape[BELAY_MAX_RANK];
+    int n_axes = golden_list(g, "normalized_shape", shape);
+    belay_tensor x = golden_input(g, "x");
+    golden_output(g, "y", belay_rms_norm(x, n_axes, golden_input(g, "weight"), golden_number(g, "eps")));
+}
+
 static void run_softmax(golden *g)
 {
     golden_output(g, "y", belay_softmax(golden_input(g, "x"), (int)golden_number(g, "dim")));
@@ -87,6 +95,27 @@ static void run_cross_entropy(golden *g)
     golden_output(g, "loss", belay_cross_entropy(x, golden_input(g, "target"), &options));
 }
 
+static void run_nll_loss(golden *g)
+{
+    belay_nll_loss_options options = {
+        .reduction = reduction_option(g), .has_ignore = true, .ignore = (int64_t)golden_number(g, "ignore_index")};
+    if (golden_flag(g, "class_weights"))
+        options.weight = golden_input(g, "weight");
+    belay_tensor x = golden_input(g, "x");
+    golden_output(g, "loss", belay_nll_loss(x, golden_input(g, "target"), &options));
+}
+
+static void run_bce_with_logits(golden *g)
+{
+    belay_bce_with_logits_options options = {.reduction = reduction_option(g)};
+    if (golden_flag(g, "weighted")) {
+        options.weight = golden_input(g, "weight");
+        options.pos_weight = golden_input(g, "pos_weight");
+    }
+    belay_tensor x = golden_input(g, "x");
+    golden_output(g, "loss", belay_bce_with_logits(x, golden_input(g, "target"), &options));
+}
+
 static void run_mse(golden *g)
 {
     belay_tensor x = golden_input(g, "x");
@@ -99,9 +128,12 @@ const golden_op golden_row_ops[] = {
     {"amax", .run = run_amax},
     {"max", .run = run_max},
     {"layer_norm", .run = run_layer_norm},
+    {"rms_norm", .run = run_rms_norm},
     {"softmax", .run = run_softmax},
     {"log_softmax", .run = run_log_softmax},
     {"cross_entropy", .run = run_cross_entropy},
+    {"nll_loss", .run = run_nll_loss},
+    {"bce_with_logits", .run = run_bce_with_logits},
     {"mse_loss", .run = run_mse},
     {0},
 };

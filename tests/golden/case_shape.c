@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops that move elements, and products. */
 #include <stdio.h>
+#include <string.h>
 
 #include "golden/golden.h"
 
@@ -77,7 +78,8 @@ static void run_matmul(golden *g)
     belay_tensor a = golden_input(g, "a"), b = golden_input(g, "b");
     a = golden_flag(g, "trans_a") ? belay_transpose(a, -2, -1) : a;
     b = golden_flag(g, "trans_b") ? belay_transpose(b, -2, -1) : b;
-    golden_output(g, "y", belay_matmul(a, b));
+    bool is_batch = strcmp(golden_text(g, "op"), "bmm") == 0;
+    golden_output(g, "y", is_batch ? belay_bmm(a, b) : belay_matmul(a, b));
 }
 
 static void run_linear(golden *g)

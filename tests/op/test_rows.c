@@ -30,6 +30,14 @@ static bool formula(const char *name, const double *in, double *out)
         {"gelu_tanh", ref_gelu_tanh(a)},
         {"affine", a * 0.375 + 1.5},
         {"clamp", fmin(fmax(a, 0.375), 1.5)},
+        {"pow", pow(a, b)},
+        {"pow_number", pow(a, 0.375)},
+        {"abs", fabs(a)},
+        {"maximum", fmax(a, b)},
+        {"minimum", fmin(a, b)},
+        {"silu", a / (1 + exp(-a))},
+        {"softplus", log(1 + exp(a))},
+        {"binary_error", (1 - b) * log(1 + exp(a)) + b * log(1 + exp(-a))},
         {"squared_error", (a - b) * (a - b)},
         {"eq", a == b},
         {"ne", a != b},
@@ -52,7 +60,8 @@ static bool needs_formula(int op)
 {
     const bl_row *row = &bl_kernel_rows[op];
     return row_is_map(op) && strstr(row->name, "_grad") == NULL && row->skeleton != BL_SKELETON_MAP0P &&
-           row->skeleton != BL_SKELETON_MASK && op != BL_OP_dropout;
+           row->skeleton != BL_SKELETON_MAP0R && row->skeleton != BL_SKELETON_MAP1R &&
+           row->skeleton != BL_SKELETON_MASK;
 }
 
 static void maps_are_their_formulas(void **state)
