@@ -9,6 +9,7 @@
 #include <belay/data.h>
 #include <belay/debug.h>
 #include <belay/devices.h>
+#include <belay/dlpack.h>
 #include <belay/fault.h>
 #include <belay/grad.h>
 #include <belay/kernel.h>

@@ -291,6 +291,48 @@ void bl_pool_give(bl_pool *pool, void *block, int64_t n_bytes)
         give_raw(pool, block, n_bytes);
 }
 
+/* A raw block leaves. */
+static void leave_raw(bl_pool *pool, void *raw, int64_t n_bytes, bl_left *out)
+{
+    int number;
+    int64_t size = n_bytes;
+    if (class_of(n_bytes, &number, &size))
+        pool->in_use -= size;
+    *out = (bl_left){pool->source, raw, size, false};
+}
+
+static void leave_exact(bl_pool *pool, const bl_block *block, bl_left *out)
+{
+    int64_t size = 0, begin = 0;
+    if (exact_layout(pool, block->n_bytes, &size, &begin)) /* as when it was taken */
+        pool->in_use -= size;
+    *out = (bl_left){pool->source, block->address - begin, size, true};
+}
+
+void bl_pool_leave(bl_pool *pool, void *address, int64_t n_bytes, bl_left *out)
+{
+    const bl_block *row = pool->is_watching ? bl_block_find(&pool->blocks, address) : NULL;
+    if (row == NULL) {
+        leave_raw(pool, address, n_bytes, out);
+        return;
+    }
+    const bl_block block = *row;
+    note_damage(pool, &block, seen(pool, &block));
+    bl_block_remove(&pool->blocks, address);
+    if (block.is_exact)
+        leave_exact(pool, &block, out);
+    else
+        leave_raw(pool, block.address - block.before, block.n_bytes + block.before + block.behind, out);
+}
+
+void bl_left_give(const bl_left *left)
+{
+    if (left->is_pages)
+        left->source.give_pages(left->source.state, left->begin, left->n_bytes);
+    else
+        left->source.give(left->source.state, left->begin, left->n_bytes);
+}
+
 void bl_pool_memory(const bl_pool *pool, int64_t *in_use, int64_t *held, int64_t *peak)
 {
     *in_use = pool->in_use;

@@ -52,6 +52,19 @@ void bl_pool_free(bl_pool *pool);
 void *bl_pool_take(bl_pool *pool, int64_t n_bytes);
 /* A block goes back with the size that it was asked for. */
 void bl_pool_give(bl_pool *pool, void *block, int64_t n_bytes);
+
+/* A block that has left its pool: the bytes outlive it. */
+typedef struct bl_left {
+    bl_memory_source source;
+    void *begin; /* of what the source gave */
+    int64_t n_bytes;
+    bool is_pages;
+} bl_left;
+/* Takes a block that is in use off the pool's books, for good; its zones are looked at for the last time. */
+void bl_pool_leave(bl_pool *pool, void *block, int64_t n_bytes, bl_left *out);
+/* Gives the bytes back to the source, which must still be there: the host's always is, on any thread. */
+void bl_left_give(const bl_left *left);
+
 /* Gives what is held for re-use back to the source; returns the bytes. */
 int64_t bl_pool_trim(bl_pool *pool);
 

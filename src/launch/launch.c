@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "kernel/custom.h"
 #include "launch/flight.h"
+#include "tensor/loan.h"
 #include "tensor/timeline.h"
 #include "tensor/window.h"
 
@@ -150,6 +151,22 @@ static void trace_nonfinite(const bl_call *call)
     }
 }
 
+/* Nothing that is written was lent to be read only. */
+static bool may_write(const bl_call *call, const bl_proof *p)
+{
+    for (int k = 0; k < BL_MAX_OPERANDS; k++) {
+        const bl_slot *slot = (p->written >> k & 1) != 0 ? bl_slot_get(call->context, p->tensor[k]) : NULL;
+        if (slot == NULL || !bl_loan_is_read_only(slot->storage->loan))
+            continue;
+        bl_text words = {0};
+        bl_loan_describe_write(call->context, slot, &words);
+        bl_prove_fail(call, BELAY_LIFE_READ_ONLY, "%s", bl_text_get(&words));
+        bl_text_fini(&words);
+        return false;
+    }
+    return true;
+}
+
 /* No tensor of the call is in use on another stream without an order. */
 static bool is_ordered(const bl_call *call, const bl_proof *p)
 {
@@ -236,6 +253,10 @@ bool bl_launch_submit(bl_call *call, bl_proof *p)
     belay_context *context = call->context;
     bl_launch *l = &p->launch;
     bool is_asynchronous = bl_place_is_asynchronous(context, p->place);
+    if (BL_UNLIKELY(context->has_read_only) && !may_write(call, p)) {
+        drop_results(call);
+        return false;
+    }
     if (BL_UNLIKELY(is_asynchronous) &&
         (!is_ordered(call, p) || !bl_flight_make_room(context, context->n_launches + 1))) {
         drop_results(call);

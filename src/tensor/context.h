@@ -33,6 +33,7 @@ typedef struct bl_storage {
     int64_t flights; /* launches whose faults are told by its values: its memory outlives its holders by them */
     int place;       /* of the context: the device that it lies on */
     bl_uses *uses;   /* who used it last; NULL on a synchronous device */
+    struct bl_loan *loan; /* shared with another library (tensor/loan.h); NULL: with none */
     struct bl_storage *next_free;
 } bl_storage;
 
@@ -226,6 +227,7 @@ struct belay_context {
     struct bl_flights *flights; /* launch/ */
     struct bl_hosts *hosts;     /* host memory for copies; NULL: none yet */
     bool is_watched;            /* a device has addresses that the host must not touch */
+    bool has_read_only;         /* another library lent memory that nothing may write */
     belay_log_function log;
     void *log_state;
     belay_index_policy policy;
@@ -436,6 +438,11 @@ belay_code bl_context_raise_foreign(belay_context *context, const char *who, bel
 belay_tensor bl_tensor_new(belay_context *context, belay_dtype dtype, const belay_shape *shape, const char *name);
 belay_tensor bl_tensor_new_on(belay_context *context, int place, belay_dtype dtype, const belay_shape *shape,
                               const char *name);
+/* A tensor in the innermost scope over the `n_bytes` of a guest's loan at a synchronous place, from its first element on;
+ * the caller has checked that they hold it.  Takes over one hold on the loan, whatever happens.  Nil after
+ * mem.exhausted. */
+belay_tensor bl_tensor_over(belay_context *context, int place, belay_dtype dtype, const belay_shape *shape,
+                            const int64_t *stride, void *data, int64_t n_bytes, struct bl_loan *loan);
 /* A view of the same storage; sizes, strides and offset are checked against its bytes (size.extent). */
 belay_tensor bl_tensor_view(belay_context *context, belay_tensor of, const belay_shape *shape, const int64_t *stride,
                             int64_t offset);

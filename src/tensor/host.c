@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "tensor/loan.h"
 #include "tensor/place.h"
 
 /* Bytes that share a sum: a change is found to so many. */
@@ -328,6 +329,8 @@ static belay_code check_order(const request *r)
 {
     belay_context *context = r->context;
     int place = r->slot->storage->place, here = context->places[place].stream;
+    if (r->is_in && bl_loan_is_read_only(r->slot->storage->loan))
+        return bl_loan_refuse_write(context, r->slot);
     bl_extent of_tensor = bl_place_extent(r->slot);
     bl_report_fault f;
     bl_race race = bl_place_race(context, r->slot->storage, &of_tensor, r->is_in);

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "tensor/host.h"
+#include "tensor/loan.h"
 #include "tensor/redzone.h"
 #include "tensor/timeline.h"
 #include "tensor/window.h"
@@ -231,6 +232,8 @@ void *bl_place_take_behind(belay_context *context, int place, int64_t n_bytes, b
 
 void bl_place_give(belay_context *context, bl_storage *storage)
 {
+    if (storage->loan != NULL && bl_loan_keep(context, storage))
+        return;
     bl_device *device = context->places[storage->place].device;
     bool is_idle = storage->uses == NULL || all_have_passed(context, storage->uses);
     if (!is_idle &&
@@ -549,6 +552,8 @@ belay_code bl_place_write(belay_context *context, const bl_slot *slot, int64_t o
     bl_storage *storage = slot->storage;
     bl_device *device = bl_slot_device(context, slot);
     bl_extent extent = bl_place_extent(slot);
+    if (bl_loan_is_read_only(storage->loan))
+        return bl_loan_refuse_write(context, slot);
     extent.begin += offset;
     extent.end = extent.begin + n_bytes;
     bl_race race = bl_place_race(context, storage, &extent, true);

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "tensor/loan.h"
 #include "tensor/place.h"
 #include "tensor/redzone.h"
 
@@ -173,6 +174,33 @@ static bl_storage *storage_new(belay_context *context, int place, int64_t n_byte
     return storage;
 }
 
+/* A storage over memory that another library lent; NULL when memory ends, and the hold on the loan is let go of. */
+static bl_storage *storage_over(belay_context *context, int place, void *data, int64_t n_bytes, bl_loan *loan)
+{
+    bl_storage *storage = context->free_storage;
+    if (storage != NULL)
+        context->free_storage = storage->next_free;
+    else
+        storage = bl_alloc(1, sizeof *storage);
+    if (storage == NULL) {
+        bl_loan_release(loan);
+        return NULL;
+    }
+    if (storage->uses != NULL)
+        storage->uses->n = 0;
+    *storage = (bl_storage){.holders = 1,
+                            .data = data,
+                            .n_bytes = n_bytes,
+                            .serial = ++context->n_births,
+                            .site = context->site,
+                            .place = place,
+                            .uses = storage->uses,
+                            .loan = loan};
+    context->n_storages_alive++;
+    note_storage(context, storage, false);
+    return storage;
+}
+
 static void give_back(belay_context *context, bl_storage *storage)
 {
     bl_place_give(context, storage);
@@ -299,14 +327,14 @@ static void note_death(belay_context *context, uint32_t number)
     death->step = context->step;
 }
 
-/* The tenant dies: its handles are stale from now on. */
+/* The tenant dies: its handles are stale from now on, also for whoever lent it memory and now hears of it. */
 static void slot_die(belay_context *context, uint32_t number)
 {
     bl_slot *slot = bl_slot_at(context, number);
     belay_tensor grad = slot->grad;
+    bl_storage *storage = slot->storage;
     note_death(context, number);
     unlink_slot(context, number);
-    bl_storage_release(context, slot->storage);
     slot->is_alive = false;
     slot->storage = NULL;
     slot->grad = (belay_tensor){0};
@@ -314,6 +342,7 @@ static void slot_die(belay_context *context, uint32_t number)
         slot->next = context->free_slot;
         context->free_slot = number;
     }
+    bl_storage_release(context, storage);
     if (!belay_tensor_is_nil(grad))
         bl_tensor_drop(context, grad);
 }
@@ -378,6 +407,17 @@ belay_tensor bl_tensor_new_on(belay_context *context, int place, belay_dtype dty
         return (belay_tensor){0};
     }
     return slot_fill(context, storage, dtype, shape, stride, 0, text);
+}
+
+belay_tensor bl_tensor_over(belay_context *context, int place, belay_dtype dtype, const belay_shape *shape,
+                            const int64_t *stride, void *data, int64_t n_bytes, bl_loan *loan)
+{
+    bl_storage *storage = storage_over(context, place, data, n_bytes, loan);
+    if (storage == NULL) {
+        bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory for another tensor");
+        return (belay_tensor){0};
+    }
+    return slot_fill(context, storage, dtype, shape, stride, 0, 0);
 }
 
 /* The furthest element of a view is inside of its storage. */
