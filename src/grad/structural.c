@@ -124,7 +124,11 @@ static belay_tensor factor_gradient(belay_context *context, bl_node *node, int k
     }
     if (!bl_launch_run(&call))
         return (belay_tensor){0};
-    return bl_launch_reshape(context, bl_launch_sum_to(context, call.out[0], &node->factor[k]), &node->in[k].shape);
+    belay_tensor sum = bl_launch_sum_to(context, call.out[0], &node->factor[k]);
+    belay_tensor seen = bl_launch_reshape(context, sum, &node->in[k].shape);
+    bl_tensor_drop(context, call.out[0]); /* so that a leaf may take over the storage, which only `seen` holds then */
+    bl_tensor_drop(context, sum);
+    return seen;
 }
 
 void bl_grad_matmul(belay_context *context, bl_node *node, belay_tensor *grad_in)
