@@ -69,6 +69,21 @@ BL_RNG_FN uint32_t bl_rng_word(const bl_rng_key *key, uint64_t element)
     return bl_rng_at(key, element >> 2).word[element & 3];
 }
 
+/* Words `first` .. `first + n - 1` of a draw, in whole blocks: `out` has room for n + BL_RNG_SPARE.  Returns where in it
+ * they begin. */
+#define BL_RNG_SPARE 6
+BL_RNG_FN const uint32_t *bl_rng_words(const bl_rng_key *key, uint64_t first, int64_t n, uint32_t *out)
+{
+    const bl_rng_key k = *key;
+    const int64_t lead = (int64_t)(first & 3), blocks = (lead + n + 3) / 4;
+    for (int64_t b = 0; b < blocks; b++) {
+        bl_rng_block block = bl_rng_at(&k, (first >> 2) + (uint64_t)b);
+        for (int w = 0; w < 4; w++)
+            out[4 * b + w] = block.word[w];
+    }
+    return out + lead;
+}
+
 /* Uniform in [0, 1): 24 bits, every value exact in f32. */
 BL_RNG_FN float bl_rng_uniform(uint32_t word) { return (float)(word >> 8) * (1.0f / 16777216.0f); }
 

@@ -54,6 +54,9 @@ static void rule_map(belay_context *context, bl_node *node, belay_tensor *grad_i
             call.in[0] = node->in[0].kept;
             call.in[1] = g;
             call.params.i[0] = k == 1;
+        } else if (bl_kernel_rows[op].skeleton == BL_SKELETON_MAP1R) {
+            call.n_in = 1;
+            call.in[0] = g;
         } else {
             belay_tensor second = node->n_in > 1 ? node->in[1].kept : node->kept_out[0];
             call.n_in = 3;

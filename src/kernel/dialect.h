@@ -276,6 +276,14 @@ BL_FN int64_t bl_label(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
 #define BL_EACH(j, n)       for (int64_t j = threadIdx.x % BL_LANES; j < (n); j += BL_LANES)
 #define BL_EACH_APART(j, n) BL_EACH(j, n)
 #define BL_ROW_LEADER       (threadIdx.x % BL_LANES == 0)
+/* The statement for each j in [0, n) and its `word`, number first + j of the draw `key`.  No j reads what another one
+ * writes. */
+#define BL_EACH_WORD(j, word, n, key, first, ...)                                                                      \
+    BL_EACH(j, n)                                                                                                      \
+    {                                                                                                                  \
+        const uint32_t word = bl_rng_word(&(key), (uint64_t)((first) + j));                                            \
+        __VA_ARGS__;                                                                                                   \
+    }
 /* True in the lane to which BL_EACH gives j. */
 #define BL_ROW_OWNS(j) (threadIdx.x % BL_LANES == (j) % BL_LANES)
 #define BL_ROW_SUM(result, j, n, expression)                                                                           \
@@ -305,8 +313,22 @@ BL_FN int64_t bl_label(const bl_launch *l, bl_bad *bad, int operand, int64_t ele
 #else
 #define BL_EACH(j, n)       for (int64_t j = 0; j < (n); j++)
 #define BL_EACH_APART(j, n) BL_INDEPENDENT BL_EACH(j, n)
-#define BL_ROW_LEADER       1
-#define BL_ROW_OWNS(j)      1
+/* Words are drawn for a stretch of elements before they are used, so that both loops vectorise. */
+#define BL_STRETCH          256
+#define BL_EACH_WORD(j, word, n, key, first, ...)                                                                      \
+    for (int64_t done_ = 0; done_ < (n); done_ += BL_STRETCH) {                                                        \
+        const int64_t stretch_ = (n)-done_ < BL_STRETCH ? (n)-done_ : BL_STRETCH;                                      \
+        uint32_t drawn_[BL_STRETCH + BL_RNG_SPARE];                                                                    \
+        const uint32_t *const words_ = bl_rng_words(&(key), (uint64_t)((first) + done_), stretch_, drawn_);            \
+        BL_INDEPENDENT for (int64_t i_ = 0; i_ < stretch_; i_++)                                                       \
+        {                                                                                                              \
+            const int64_t j = done_ + i_;                                                                              \
+            const uint32_t word = words_[i_];                                                                          \
+            __VA_ARGS__;                                                                                               \
+        }                                                                                                              \
+    }
+#define BL_ROW_LEADER  1
+#define BL_ROW_OWNS(j) 1
 #define BL_ROW_FOLD_(type, result, start, j, n, fold, tree)                                                            \
     do {                                                                                                               \
         type lane_[BL_LANES];                                                                                          \

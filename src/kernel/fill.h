@@ -7,10 +7,9 @@
 #if BL_IS_FLOAT
 BL_FN BL_REAL BL_(fill)(const bl_params *p, int64_t i) { return (void)i, (BL_REAL)p->f[0]; }
 BL_FN BL_REAL BL_(arange)(const bl_params *p, int64_t i) { return (BL_REAL)(p->f[0] + p->f[1] * (double)i); }
-BL_FN BL_REAL BL_(uniform)(const bl_params *p, int64_t i)
+BL_FN BL_REAL BL_(uniform)(const bl_params *p, uint32_t word)
 {
-    BL_REAL u = bl_rng_uniform(bl_rng_word(&p->rng, (uint64_t)(p->i[0] + i)));
-    return (BL_REAL)p->f[0] + ((BL_REAL)p->f[1] - (BL_REAL)p->f[0]) * u;
+    return (BL_REAL)p->f[0] + ((BL_REAL)p->f[1] - (BL_REAL)p->f[0]) * bl_rng_uniform(word);
 }
 
 /* Box and Muller (1958), in double: one block of random words an element. */
@@ -23,15 +22,9 @@ BL_FN BL_REAL BL_(normal)(const bl_params *p, int64_t i)
 }
 
 /* Srivastava et al., "Dropout" (2014), inverted form: f[0] is the chance to drop. */
-BL_FN BL_REAL BL_(dropout)(const bl_params *p, int64_t i, BL_REAL x)
+BL_FN BL_REAL BL_(dropout)(const bl_params *p, uint32_t word, BL_REAL x)
 {
-    float u = bl_rng_uniform(bl_rng_word(&p->rng, (uint64_t)(p->i[0] + i)));
-    return (double)u < p->f[0] ? 0 : x * (BL_REAL)p->f[1];
-}
-BL_FN BL_REAL BL_(dropout_grad)(const bl_params *p, int64_t i, BL_REAL g, BL_REAL x, BL_REAL y)
-{
-    (void)x, (void)y;
-    return BL_(dropout)(p, i, g);
+    return bl_rng_uniform(word) < (float)p->f[0] ? 0 : x * (BL_REAL)p->f[1];
 }
 #else
 BL_FN int64_t BL_(fill)(const bl_params *p, int64_t i) { return (void)i, p->i[0]; }
@@ -47,14 +40,12 @@ BL_ROW(MAP0P, fill, ANY, .internal = true, .options = "f[0] or i[0] = value", .f
        .says = "Every element the same.")
 BL_ROW(MAP0P, arange, ANY, .internal = true, .options = "f[0] or i[0] = start, f[1] or i[1] = step",
        .formula = "start + step * i", .says = "Evenly spaced values.")
-BL_ROW(MAP0P, uniform, FLOAT, .internal = true, .options = "f[0] = low, f[1] = high, i[0] = first element, rng",
+BL_ROW(MAP0R, uniform, FLOAT, .internal = true, .options = "f[0] = low, f[1] = high, i[0] = first element, rng",
        .formula = "low + (high - low) u, u in [0, 1)", .says = "Uniform random values.")
 BL_ROW(MAP0P, normal, FLOAT, .internal = true, .options = "f[0] = mean, f[1] = deviation, i[0] = first element, rng",
        .formula = "mean + deviation z", .says = "Normal random values.")
-BL_ROW(MAP1P, dropout, FLOAT, .grad = {OP(dropout_grad)}, .domain = {-4, 4}, .internal = true,
+BL_ROW(MAP1R, dropout, FLOAT, .grad = {OP(dropout)}, .domain = {-4, 4}, .internal = true,
        .options = "f[0] = p, f[1] = 1 / (1 - p), i[0] = first element, rng", .formula = "u < p ? 0 : x / (1 - p)",
        .says = "Drops elements at random while training; backward draws the same numbers again.")
-BL_ROW(MAP3P, dropout_grad, FLOAT, .internal = true, .formula = "u < p ? 0 : g / (1 - p)",
-       .says = "Gradient of dropout.")
 
 #endif

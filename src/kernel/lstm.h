@@ -75,16 +75,7 @@ BL_FN void BL_(lstm_dropout)(const bl_launch *l, int64_t row, bl_bad *bad)
     bl_rng_key key = l->params.rng;
     float p = (float)l->params.f[0];
     BL_REAL scale = (BL_REAL)l->params.f[1];
-    int64_t lead = first & 3, n_blocks = (lead + n + 3) / 4;
-    BL_EACH(k, n_blocks)
-    {
-        bl_rng_block block = bl_rng_at(&key, (uint64_t)(first >> 2) + (uint64_t)k);
-        for (int w = 0; w < 4; w++) {
-            int64_t j = 4 * k + w - lead;
-            if (j >= 0 && j < n)
-                BL_STORE(y, j, bl_rng_uniform(block.word[w]) < p ? 0 : BL_LOAD(x, j) * scale);
-        }
-    }
+    BL_EACH_WORD(j, word, n, key, first, BL_STORE(y, j, bl_rng_uniform(word) < p ? 0 : BL_LOAD(x, j) * scale))
 }
 #endif
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of one column that libm does not vectorise, or that must keep NaN.  Read once for each float column; no
- * rows. f32 forms are plain arithmetic, so that the loops around them vectorise; f64 forms are libm's. */
+ * rows. f32 forms are plain arithmetic, so that the loops around them vectorise, with fused products where the formula
+ * has them: the same bits on every device; f64 forms are libm's. */
 
 #if BL_IS_FLOAT
 BL_FN bool BL_(is_nan)(BL_REAL x) { return x != x; }
@@ -30,18 +31,18 @@ BL_FN float BL_(bl_exp)(float x)
 {
     float bounded = x > 104.0f ? 104.0f : x; /* a NaN stays one: it goes through r, whatever n is */
     bounded = bounded < -104.0f ? -104.0f : bounded;
-    float shifted = bounded * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: the low bits hold n */
+    float shifted = fmaf(bounded, 1.44269504f, 12582912.0f); /* 1.5 * 2^23: the low bits hold n */
     int32_t n = (int32_t)(bl_bits_of_float(shifted) & 0x7FFFFFu) - 0x400000;
     float whole = shifted - 12582912.0f;
-    float r = bounded - whole * 0.693359375f;
-    r = r + whole * 2.12194440e-4f;
+    float r = fmaf(whole, -0.693359375f, bounded);
+    r = fmaf(whole, 2.12194440e-4f, r);
     float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    float y = p * (r * r) + r + 1.0f;
+    p = fmaf(p, r, 1.3981999507e-3f);
+    p = fmaf(p, r, 8.3334519073e-3f);
+    p = fmaf(p, r, 4.1665795894e-2f);
+    p = fmaf(p, r, 1.6666665459e-1f);
+    p = fmaf(p, r, 5.0000001201e-1f);
+    float y = fmaf(p, r * r, r) + 1.0f;
     int32_t half = n / 2;
     float first = bl_float_of_bits((uint32_t)(half + 127) << 23);
     float second = bl_float_of_bits((uint32_t)(n - half + 127) << 23);
@@ -61,11 +62,11 @@ BL_FN float BL_(bl_tanh)(float x)
     float a = x < 0 ? -x : x;
     float s = a * a;
     float p = -5.70498872745e-3f;
-    p = p * s + 2.06390887954e-2f;
-    p = p * s - 5.37397155531e-2f;
-    p = p * s + 1.33314422036e-1f;
-    p = p * s - 3.33332819422e-1f;
-    float near = p * s * a + a;
+    p = fmaf(p, s, 2.06390887954e-2f);
+    p = fmaf(p, s, -5.37397155531e-2f);
+    p = fmaf(p, s, 1.33314422036e-1f);
+    p = fmaf(p, s, -3.33332819422e-1f);
+    float near = fmaf(p * s, a, a);
     float far = 1.0f - 2.0f / (BL_(bl_exp)(2.0f * a) + 1.0f);
     float y = a < 0.625f ? near : far;
     return bl_float_of_bits(bl_bits_of_float(y) | (bl_bits_of_float(x) & 0x80000000u));

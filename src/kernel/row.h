@@ -10,7 +10,10 @@
  *
  *   MAP0P  BL_REAL f(const bl_params *p, int64_t i)                       y = f(i)
  *   MAP1   BL_REAL f(BL_REAL x)                                           y = f(x), broadcasting
- *   MAP1P  BL_REAL f(const bl_params *p, int64_t i, BL_REAL x)            with options or random numbers
+ *   MAP0R  BL_REAL f(const bl_params *p, uint32_t word)                   y = f(random word params.i[0] + i of params.rng)
+ *   MAP1P  BL_REAL f(const bl_params *p, int64_t i, BL_REAL x)            with options
+ *   MAP1R  BL_REAL f(const bl_params *p, uint32_t word, BL_REAL x)        with random words; linear in x, so that it is
+ *                                                                         its own gradient
  *   MAP2   BL_REAL f(BL_REAL a, BL_REAL b)
  *   MAP3   BL_REAL f(BL_REAL a, BL_REAL b, BL_REAL c)
  *   MAP3P  BL_REAL f(const bl_params *p, int64_t i, BL_REAL a, BL_REAL b, BL_REAL c)
@@ -45,8 +48,10 @@
 
 typedef enum bl_skeleton {
     BL_SKELETON_MAP0P,
+    BL_SKELETON_MAP0R,
     BL_SKELETON_MAP1,
     BL_SKELETON_MAP1P,
+    BL_SKELETON_MAP1R,
     BL_SKELETON_MAP2,
     BL_SKELETON_MAP3,
     BL_SKELETON_MAP3P,

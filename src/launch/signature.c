@@ -146,7 +146,8 @@ static void name_map(bl_skeleton skeleton, bl_signature *s)
 {
     static const char *const names[][3] = {
         [BL_SKELETON_MAP0P] = {"", "", ""},          [BL_SKELETON_MAP1] = {"x", "", ""},
-        [BL_SKELETON_MAP1P] = {"x", "", ""},         [BL_SKELETON_MAP2] = {"a", "b", ""},
+        [BL_SKELETON_MAP1P] = {"x", "", ""},         [BL_SKELETON_MAP0R] = {"", "", ""},
+        [BL_SKELETON_MAP1R] = {"x", "", ""},         [BL_SKELETON_MAP2] = {"a", "b", ""},
         [BL_SKELETON_MAP3] = {"g", "a", "b"},        [BL_SKELETON_MAP3P] = {"g", "a", "b"},
         [BL_SKELETON_COMPARE] = {"a", "b", ""},      [BL_SKELETON_SELECT] = {"condition", "a", "b"},
         [BL_SKELETON_MASK] = {"condition", "g", ""}, [BL_SKELETON_COPY] = {"x", "", ""},

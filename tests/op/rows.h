@@ -27,6 +27,12 @@ static inline bool row_is_map(int op)
            bl_kernel_rows[op].skeleton != BL_SKELETON_MATMUL;
 }
 
+/* Rows without an operand. */
+static inline bool row_is_made(int op)
+{
+    return bl_kernel_rows[op].skeleton == BL_SKELETON_MAP0P || bl_kernel_rows[op].skeleton == BL_SKELETON_MAP0R;
+}
+
 /* Rows that change their operands: the optimizer's, tested with it. */
 static inline bool row_is_in_place(int op)
 {
@@ -67,7 +73,7 @@ static inline bl_params row_params(const row_inputs *r)
 {
     bl_params p = {.f = {0.375, 1.5, 1, 1, 1, 1, 1, 1}, .i = {symbol_size(r, 'V', 1), 0, 0, 0, 0, 0, 1, 0}};
     p.rng.seed = 11;
-    if (bl_kernel_rows[r->op].skeleton == BL_SKELETON_MAP0P) {
+    if (row_is_made(r->op)) {
         p.f[0] = (double)(p.i[0] = 2);
         p.f[1] = (double)(p.i[1] = 3);
     }
@@ -137,7 +143,7 @@ static inline bl_call row_call(belay_context *context, const row_inputs *r, bela
 {
     bl_call call = {.context = context, .op = r->op, .n_in = r->n, .params = r->params, .dtype = column};
     const bl_signature *s = bl_signature_of(r->op);
-    if (bl_kernel_rows[r->op].skeleton == BL_SKELETON_MAP0P)
+    if (row_is_made(r->op))
         call.shape = belay_shape1(r->size[0]);
     for (int k = 0; k < r->n; k++) {
         belay_dtype dtype = r->dtype[k] == BL_SIGNATURE_COLUMN ? column : (belay_dtype)r->dtype[k];

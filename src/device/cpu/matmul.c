@@ -62,7 +62,7 @@ static int64_t part_of(int64_t n, int64_t limit, int64_t at_least)
 /* Few large panels: each packs its share of both factors again.  At least two where there is work for two. */
 static void panel_shape(int64_t m, int64_t n, int64_t k, int64_t *rows, int64_t *columns)
 {
-    bool is_one = m <= PANEL_ROWS && n <= PANEL_COLUMNS, is_worth = m * n >= 4096 && k >= 16;
+    bool is_one = m <= PANEL_ROWS && n <= PANEL_COLUMNS, is_worth = m * n >= 4096 && k >= 16 && m * n * k >= 4 << 20;
     int64_t cut = is_one && is_worth ? 2 : 1;
     *rows = part_of(m, PANEL_ROWS, n < m ? cut : 1);
     *columns = part_of(n, PANEL_COLUMNS, n < m ? 1 : cut);

@@ -40,6 +40,22 @@
     const bl_params p = *r->params;                                                                                    \
     BL_RUN_LOOP(BL_(name)(&p, first + i))                                                                              \
     }
+#define BL_RUN_WORDS(expression)                                                                                       \
+    BL_EACH_WORD(i, word, n, p.rng, p.i[0] + first, BL_(bl_store)((BL_T *)d0 + i, (expression)))
+#define BL_STAMP_MAP0R(name)                                                                                           \
+    BL_RUN_HEAD(name)                                                                                                  \
+    const bl_params p = *r->params;                                                                                    \
+    BL_RUN_WORDS(BL_(name)(&p, word))                                                                                  \
+    }
+#define BL_STAMP_MAP1R(name)                                                                                           \
+    BL_RUN_HEAD(name)                                                                                                  \
+    const bl_params p = *r->params;                                                                                    \
+    const int64_t s1 = r->stride[1];                                                                                   \
+    if (s1 == 1)                                                                                                       \
+        BL_RUN_WORDS(BL_(name)(&p, word, BL_IN(1, i, 1)))                                                              \
+    else                                                                                                               \
+        BL_RUN_WORDS(BL_(name)(&p, word, BL_IN(1, i, s1)))                                                             \
+    }
 #define BL_STAMP_MAP1(name)                                                                                            \
     BL_RUN_HEAD(name)                                                                                                  \
     const int64_t s1 = r->stride[1];                                                                                   \
@@ -179,6 +195,8 @@
 
 #define BL_ENTRY_MAP(name)     {.op = BL_OP_##name, .dtype = BL_DTYPE, .map = BL_KERNEL(name)},
 #define BL_ENTRY_MAP0P(name)   BL_ENTRY_MAP(name)
+#define BL_ENTRY_MAP0R(name)   BL_ENTRY_MAP(name)
+#define BL_ENTRY_MAP1R(name)   BL_ENTRY_MAP(name)
 #define BL_ENTRY_MAP1(name)    BL_ENTRY_MAP(name)
 #define BL_ENTRY_MAP1P(name)   BL_ENTRY_MAP(name)
 #define BL_ENTRY_MAP2(name)    BL_ENTRY_MAP(name)

@@ -95,8 +95,11 @@ static __device__ void bl_cuda_publish(const bl_launch &l, const bl_bad &bad, un
 #define BL_Y(value) BL_(bl_store)((BL_T *)l.operand[0].data + i, (value))
 
 #define BL_STAMP_MAP0P(name) BL_HEAD(name) BL_Y(BL_(name)(&l.params, i)); BL_TAIL
+#define BL_WORD bl_rng_word(&l.params.rng, (uint64_t)(l.params.i[0] + i))
+#define BL_STAMP_MAP0R(name) BL_HEAD(name) BL_Y(BL_(name)(&l.params, BL_WORD)); BL_TAIL
 #define BL_STAMP_MAP1(name) BL_HEAD(name) BL_Y(BL_(name)(BL_X(1))); BL_TAIL
 #define BL_STAMP_MAP1P(name) BL_HEAD(name) BL_Y(BL_(name)(&l.params, i, BL_X(1))); BL_TAIL
+#define BL_STAMP_MAP1R(name) BL_HEAD(name) BL_Y(BL_(name)(&l.params, BL_WORD, BL_X(1))); BL_TAIL
 #define BL_STAMP_MAP2(name) BL_HEAD(name) BL_Y(BL_(name)(BL_X(1), BL_X(2))); BL_TAIL
 #define BL_STAMP_MAP3(name) BL_HEAD(name) BL_Y(BL_(name)(BL_X(1), BL_X(2), BL_X(3))); BL_TAIL
 #define BL_STAMP_MAP3P(name) BL_HEAD(name) BL_Y(BL_(name)(&l.params, i, BL_X(1), BL_X(2), BL_X(3))); BL_TAIL
