@@ -200,6 +200,20 @@ BELAY_API int64_t belay_loader_origin(const belay_loader *loader, int64_t row, c
 /* Ends the workers, at any moment: a get that is running is waited for. */
 BELAY_API void belay_loader_close(belay_loader *loader);
 
+/* ---- token files ------------------------------------------------------------------------------------------------ */
+
+/* A file of tokens in llm.c's format: 256 int32 (20240520, version 1, number of tokens), then the tokens as uint16, all
+ * little-endian.  Header and length are compared before anything else is read; file.format says what is wrong.  Faults:
+ * file.open, file.read, file.format, mem.exhausted. */
+typedef struct belay_token_file belay_token_file;
+BELAY_API belay_token_file *belay_token_file_open(belay_context *ctx, const char *path);
+BELAY_API bool belay_token_file_is_nil(const belay_token_file *file);
+BELAY_API int64_t belay_token_file_n_tokens(const belay_token_file *file);
+/* Rows of `length` tokens from starts [n] on: [n, length] u16, a temporary of the innermost scope.  The tokens are not
+ * looked at: the operations check them.  Faults: conf.value for a row that is not whole in the file, file.read. */
+BELAY_API belay_tensor belay_token_file_rows(belay_token_file *file, const int64_t *starts, int64_t n, int64_t length);
+BELAY_API void belay_token_file_close(belay_token_file *file);
+
 #ifdef __cplusplus
 }
 #endif
