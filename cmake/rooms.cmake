@@ -75,13 +75,17 @@ if(cli_sources)
          CONTENT "#define BELAY_UNCHECKED_INDEX 1\n#define BL_FAMILY unchecked_${family}\n#define BL_FAMILY_FILE \"kernel/${family}.h\"\n#include \"device/cpu/stamp.h\"\n")
     list(APPEND cli_sources ${generated}/cpu_unchecked_${family}.c)
   endforeach()
-  add_executable(belay_cli ${cli_sources})
-  target_link_libraries(belay_cli PRIVATE belay_static)
-  set_target_properties(belay_cli PROPERTIES OUTPUT_NAME belay ENABLE_EXPORTS OFF)
+  # The commands without the program, for what reads their rows.
+  list(REMOVE_ITEM cli_sources ${PROJECT_SOURCE_DIR}/src/cli/main.c)
+  add_library(belay_cli_parts OBJECT ${cli_sources})
+  target_link_libraries(belay_cli_parts PUBLIC belay_static)
   list(JOIN belay_left_out ", " left_out_text)
-  target_compile_definitions(belay_cli PRIVATE BELAY_VERSION="${PROJECT_VERSION}" BELAY_LEFT_OUT="${left_out_text}"
+  target_compile_definitions(belay_cli_parts PUBLIC BELAY_VERSION="${PROJECT_VERSION}" BELAY_LEFT_OUT="${left_out_text}"
     BELAY_COMPILER="${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}" BELAY_BUILD="${CMAKE_BUILD_TYPE}"
     $<$<BOOL:${libdw_FOUND}>:BL_HAVE_LIBDW=1>)
+  add_executable(belay_cli ${PROJECT_SOURCE_DIR}/src/cli/main.c)
+  target_link_libraries(belay_cli PRIVATE belay_cli_parts)
+  set_target_properties(belay_cli PROPERTIES OUTPUT_NAME belay ENABLE_EXPORTS OFF)
 endif()
 
 # The generator of the pages in docs/ that come from rows: `belay_generate FOLDER` writes all of them.  It stands on the

@@ -69,6 +69,12 @@ void bl_cli_options_fini(bl_cli *cli);
 
 /* ---- help.c ----------------------------------------------------------------------------------------------------- */
 
+/* Exit statuses in words, as they stand in help and manual; ended by NULLs. */
+typedef struct bl_exit {
+    const char *status, *says;
+} bl_exit;
+extern const bl_exit bl_cli_exits[];
+
 void bl_cli_help(FILE *out);
 void bl_cli_help_command(const bl_command *command, FILE *out);
 void bl_cli_help_version(FILE *out);

@@ -6,7 +6,42 @@
 
 enum { OPTION_COLUMNS = 34, LINE_COLUMNS = 100 };
 
+const bl_exit bl_cli_exits[] = {
+    {"0", "fine"},
+    {"1", "a check failed"},
+    {"2", "usage"},
+    {"3", "the run ended on a fault"},
+    {"4", "the world (file, memory, absent device)"},
+    {"70", "a bug of Belay's"},
+    {"128 + signal", "after a stop that was asked for"},
+    {NULL, NULL},
+};
+
 void bl_cli_help_version(FILE *out) { fprintf(out, "belay %s\n", BELAY_VERSION); }
+
+/* Words from a column to LINE_COLUMNS; the cursor stands at the first. */
+static void print_wrapped(int begin, const char *words, FILE *out)
+{
+    int column = begin;
+    for (size_t length; *words != '\0'; words += length + strspn(words + length, " ")) {
+        length = strcspn(words, " ");
+        if (column > begin && column + 1 + (int)length > LINE_COLUMNS)
+            column = fprintf(out, "\n%*s", begin, "") - 1;
+        column += fprintf(out, "%s%.*s", column > begin ? " " : "", (int)length, words);
+    }
+    fputc('\n', out);
+}
+
+static void print_exits(FILE *out)
+{
+    char words[512] = "Exit status:";
+    for (const bl_exit *e = bl_cli_exits; e->status != NULL; e++) {
+        size_t length = strlen(words);
+        snprintf(words + length, sizeof words - length, " %s %s%s", e->status, e->says,
+                 e[1].status != NULL ? "," : ".");
+    }
+    print_wrapped(0, words, out);
+}
 
 void bl_cli_help(FILE *out)
 {
@@ -18,24 +53,8 @@ void bl_cli_help(FILE *out)
         int width = fprintf(out, "  belay %s%s%s", c->name, c->arguments[0] != '\0' ? " " : "", c->arguments);
         fprintf(out, "%*s%s\n", width < OPTION_COLUMNS ? OPTION_COLUMNS - width : 2, "", c->says);
     }
-    fputs("\n`belay COMMAND --help` lists its options.  `belay --version` prints the version.\n"
-          "Exit status: 0 fine, 1 a check failed, 2 usage, 3 the run ended on a fault, 4 the world (file, memory, "
-          "absent\n"
-          "device), 70 a bug of Belay's; 128 + signal after a stop that was asked for.\n",
-          out);
-}
-
-/* Words from OPTION_COLUMNS to LINE_COLUMNS; the cursor stands at the first. */
-static void print_wrapped(const char *words, FILE *out)
-{
-    int column = OPTION_COLUMNS;
-    for (size_t length; *words != '\0'; words += length + strspn(words + length, " ")) {
-        length = strcspn(words, " ");
-        if (column > OPTION_COLUMNS && column + 1 + (int)length > LINE_COLUMNS)
-            column = fprintf(out, "\n%*s", OPTION_COLUMNS, "") - 1;
-        column += fprintf(out, "%s%.*s", column > OPTION_COLUMNS ? " " : "", (int)length, words);
-    }
-    fputc('\n', out);
+    fputs("\n`belay COMMAND --help` lists its options.  `belay --version` prints the version.\n", out);
+    print_exits(out);
 }
 
 /* "  --lr X" and, from a fixed column on, the help with the default. */
@@ -54,7 +73,7 @@ static void print_option(const bl_setting_row *row, FILE *out)
         fprintf(out, "%-*s", OPTION_COLUMNS, bl_text_get(&left));
     else
         fprintf(out, "%s\n%*s", bl_text_get(&left), OPTION_COLUMNS, "");
-    print_wrapped(has_default ? bl_text_get(&right) : row->help, out);
+    print_wrapped(OPTION_COLUMNS, has_default ? bl_text_get(&right) : row->help, out);
     bl_text_fini(&left);
     bl_text_fini(&right);
 }

@@ -9,14 +9,15 @@ foreach(case ${cli_cases})
 endforeach()
 
 # The program in one process, with failing allocations.
-file(GLOB cli_parts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.c)
-list(REMOVE_ITEM cli_parts ${PROJECT_SOURCE_DIR}/src/cli/main.c)
-get_target_property(cli_definitions belay_cli COMPILE_DEFINITIONS)
-get_target_property(cli_all_sources belay_cli SOURCES)
-list(FILTER cli_all_sources INCLUDE REGEX "/generated/")
-add_executable(cli_sweep ${CMAKE_CURRENT_SOURCE_DIR}/cli/sweep.c ${cli_parts} ${cli_all_sources})
-target_compile_definitions(cli_sweep PRIVATE ${cli_definitions})
-target_link_libraries(cli_sweep PRIVATE belay_static)
-set_target_properties(cli_sweep PROPERTIES EXPORT_COMPILE_COMMANDS OFF) # its parts are named by belay_cli
+add_executable(cli_sweep ${CMAKE_CURRENT_SOURCE_DIR}/cli/sweep.c)
+target_link_libraries(cli_sweep PRIVATE belay_cli_parts)
 add_test(NAME cli/sweep COMMAND cli_sweep)
 set_tests_properties(cli/sweep PROPERTIES LABELS cli TIMEOUT 600 ENVIRONMENT "${belay_test_environment}")
+
+# The words of the manual pages.
+add_executable(cli_pages ${CMAKE_CURRENT_SOURCE_DIR}/cli/pages.c ${PROJECT_SOURCE_DIR}/tools/pages/man.c
+  ${PROJECT_SOURCE_DIR}/tools/pages/words.c)
+target_include_directories(cli_pages PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(cli_pages PRIVATE belay_cli_parts PkgConfig::cmocka)
+add_test(NAME cli/pages COMMAND cli_pages)
+set_tests_properties(cli/pages PROPERTIES LABELS cli TIMEOUT 600 ENVIRONMENT "${belay_test_environment}")

@@ -5,8 +5,10 @@
 set -euo pipefail
 here=$(dirname "$0")
 for python in python3 /usr/bin/python3; do
-    command -v "$python" >/dev/null && "$python" -c 'import numpy' 2>/dev/null || continue
-    exec "$python" "$here/dlpack.py" "$1"
+    if command -v "$python" >/dev/null && "$python" -c 'import numpy' 2>/dev/null; then
+        "$python" "$here/dlpack.py" "$1"
+        exit
+    fi
 done
 echo 'skipped: no Python with NumPy'
 exit 77
