@@ -160,6 +160,29 @@ typedef struct belay_layer_norm_module_options {
 /* [..., width] -> [..., width].  weight [width] of ones, bias [width] of zeros. */
 BELAY_API belay_module *belay_layer_norm_module(belay_context *context, const belay_layer_norm_module_options *options);
 
+typedef struct belay_rms_norm_module_options {
+    int64_t width; /* required */
+    double eps;    /* 0: as of belay_rms_norm */
+    bool no_affine;
+    belay_dtype dtype;
+} belay_rms_norm_module_options;
+/* [..., width] -> [..., width].  weight [width] of ones. */
+BELAY_API belay_module *belay_rms_norm_module(belay_context *context, const belay_rms_norm_module_options *options);
+
+typedef struct belay_batch_norm_module_options {
+    int64_t channels; /* required */
+    double eps;       /* 0: 1e-5 */
+    double momentum;  /* 0: 0.1 */
+    bool cumulative;  /* running statistics are the mean over all batches: PyTorch's momentum None */
+    bool no_affine;
+    bool no_tracking; /* no running statistics: those of the batch in evaluation, too */
+    belay_dtype dtype;
+} belay_batch_norm_module_options;
+/* [batch, channels, ...] -> the same: PyTorch's BatchNorm1d, 2d and 3d.  weight [channels] of ones, bias [channels] of
+ * zeros; buffers running_mean [channels] of zeros, running_var [channels] of ones, num_batches_tracked i64 without axes.
+ * The buffers go on with a step that is applied, and only then: see belay_batch_norm. */
+BELAY_API belay_module *belay_batch_norm_module(belay_context *context, const belay_batch_norm_module_options *options);
+
 /* Drops elements with chance p in [0, 1) in training. */
 BELAY_API belay_module *belay_dropout_module(belay_context *context, double p);
 
@@ -178,47 +201,71 @@ typedef struct belay_mlp_options {
 /* Linear, map, (dropout,) Linear, ...: named as in nn.Sequential, "0.weight", "2.weight", ... */
 BELAY_API belay_module *belay_mlp(belay_context *context, const belay_mlp_options *options);
 
-/* ---- LSTM ------------------------------------------------------------------------------------------------------------ */
+/* ---- LSTM and GRU ------------------------------------------------------------------------------------------------ */
 
-/* Of one layer.  Gates stand in PyTorch's order i, f, g, o.  Biases may be nil, both or one. */
-typedef struct belay_lstm_weights {
-    belay_tensor ih;      /* [4 hidden, in]; above the first layer in = hidden */
-    belay_tensor hh;      /* [4 hidden, hidden] */
-    belay_tensor bias_ih; /* [4 hidden] */
-    belay_tensor bias_hh; /* [4 hidden] */
-} belay_lstm_weights;
+/* Of one layer in one direction.  Gates stand in PyTorch's order: i, f, g, o of an LSTM (4), r, z, n of a GRU (3).
+ * Biases may be nil, both or one. */
+typedef struct belay_recurrent_weights {
+    belay_tensor ih;      /* [gates hidden, in]; above the first layer in = hidden, or 2 hidden in both directions */
+    belay_tensor hh;      /* [gates hidden, hidden] */
+    belay_tensor bias_ih; /* [gates hidden] */
+    belay_tensor bias_hh; /* [gates hidden] */
+} belay_recurrent_weights;
+typedef belay_recurrent_weights belay_lstm_weights;
+typedef belay_recurrent_weights belay_gru_weights;
 
-typedef struct belay_lstm_options {
-    int layers;     /* 0: 1; the most are 30 */
-    double dropout; /* between layers, in [0, 1) */
-    bool training;  /* dropout acts */
-} belay_lstm_options;
+typedef struct belay_recurrent_options {
+    int layers;         /* 0: 1; the most are 30, or 15 in both directions */
+    double dropout;     /* between layers, in [0, 1) */
+    bool training;      /* dropout acts */
+    bool bidirectional; /* each layer also runs from the last step to the first; both results stand side by side */
+} belay_recurrent_options;
+typedef belay_recurrent_options belay_lstm_options;
+typedef belay_recurrent_options belay_gru_options;
 
 typedef struct belay_lstm_result {
-    belay_tensor output; /* [batch, time, hidden]: h of the last layer; a view, not contiguous */
-    belay_tensor h_n;    /* [layers, batch, hidden] after the last step */
-    belay_tensor c_n;    /* [layers, batch, hidden] */
+    belay_tensor output; /* [batch, time, directions hidden]: h of the last layer; a view, not contiguous */
+    belay_tensor h_n;    /* [layers directions, batch, hidden] after the last step; in reverse that is the first one */
+    belay_tensor c_n;    /* [layers directions, batch, hidden] */
 } belay_lstm_result;
 
-/* Runs over x [batch, time, in].  h0 and c0 [layers, batch, hidden] are the state before the first step, nil for zeros.
- * `weights`: one for each layer.  Hochreiter and Schmidhuber (1997) with forget gates of Gers et al. (2000):
+/* Runs over x [batch, time, in].  h0 and c0 [layers directions, batch, hidden] are the state before the first step, nil
+ * for zeros.  `weights`: one for each layer; in both directions two, the reverse one second.  Hochreiter and Schmidhuber
+ * (1997) with forget gates of Gers et al. (2000):
  *   i, f, o = sigmoid, g = tanh of W_ih x + b_ih + W_hh h + b_hh;  c = f c + i g;  h = o tanh c.
- * Gradients of outputs that are not used cost nothing. */
+ * Both directions: Schuster and Paliwal (1997).  Gradients of outputs that are not used cost nothing.  Faults:
+ * shape.rank, shape.contract, type.dtype, conf.value, conf.missing. */
 BELAY_API belay_lstm_result belay_lstm(belay_tensor x, belay_tensor h0, belay_tensor c0,
                                        const belay_lstm_weights *weights, const belay_lstm_options *options);
 
-typedef struct belay_lstm_module_options {
+typedef struct belay_gru_result {
+    belay_tensor output; /* [batch, time, directions hidden]: h of the last layer; a view, not contiguous */
+    belay_tensor h_n;    /* [layers directions, batch, hidden] after the last step */
+} belay_gru_result;
+
+/* The same for a GRU, Cho et al. (2014) in the form of cuDNN and PyTorch, whose r acts behind the product:
+ *   r, z = sigmoid of W_ih x + b_ih + W_hh h + b_hh;  n = tanh(W_in x + b_in + r (W_hn h + b_hn));
+ *   h = (1 - z) n + z h. */
+BELAY_API belay_gru_result belay_gru(belay_tensor x, belay_tensor h0, const belay_gru_weights *weights,
+                                     const belay_gru_options *options);
+
+typedef struct belay_recurrent_module_options {
     int64_t in, hidden; /* required */
     int layers;         /* 0: 1 */
     double dropout;     /* between layers */
     bool no_bias;
     belay_dtype dtype;
-} belay_lstm_module_options;
-/* forward: [batch, time, in] -> [batch, time, hidden].  weight_ih_l{k}, weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k} from
- * U(-1/sqrt(hidden), 1/sqrt(hidden)). */
+    bool bidirectional;
+} belay_recurrent_module_options;
+typedef belay_recurrent_module_options belay_lstm_module_options;
+typedef belay_recurrent_module_options belay_gru_module_options;
+/* forward: [batch, time, in] -> [batch, time, directions hidden].  weight_ih_l{k}, weight_hh_l{k}, bias_ih_l{k},
+ * bias_hh_l{k}, and the same with _reverse, from U(-1/sqrt(hidden), 1/sqrt(hidden)). */
 BELAY_API belay_module *belay_lstm_module(belay_context *context, const belay_lstm_module_options *options);
+BELAY_API belay_module *belay_gru_module(belay_context *context, const belay_gru_module_options *options);
 /* The same with initial state (nil: zeros) and all results. */
 BELAY_API belay_lstm_result belay_lstm_module_run(belay_module *lstm, belay_tensor x, belay_tensor h0, belay_tensor c0);
+BELAY_API belay_gru_result belay_gru_module_run(belay_module *gru, belay_tensor x, belay_tensor h0);
 
 /* ---- attention and GPT-2 --------------------------------------------------------------------------------------------- */
 

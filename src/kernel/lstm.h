@@ -89,6 +89,6 @@ BL_ROW(LANE, lstm_cell_grad, FLOAT, .signature = "B: gates[B4H]! c[BH] before[BH
        .says = "Gradient of one step of an LSTM.")
 BL_ROW(LANE, lstm_dropout, FLOAT, .signature = "TB: x[TBH] -> y[TBH]", .internal = true,
        .options = "f[0] = p, f[1] = 1 / (1 - p), i[0] = first element, rng", .formula = "u < p ? 0 : x / (1 - p)",
-       .says = "Dropout between the layers of an LSTM, and its own gradient.")
+       .says = "Dropout between the layers of an LSTM or GRU, and its own gradient.")
 
 #endif

@@ -12,7 +12,7 @@
 #include "data/object.h"
 #include "file/json.h"
 #include "file/path.h"
-#include "nn/lstm.h"
+#include "nn/recurrent.h"
 #include "nn/module.h"
 #include "train/checkpoint.h"
 #include "train/watch.h"
@@ -63,7 +63,7 @@ static belay_code read_sizes(const json_t *json, const char *path, description *
     TRY(get_int(json, "embed", 1, MAX_WIDTH, path, &o->embed, error));
     TRY(get_int(json, "hidden", is_lstm ? 1 : 0, MAX_WIDTH, path, &o->hidden, error));
     if (is_lstm)
-        TRY(get_int(json, "layers", 1, BL_LSTM_MAX_LAYERS, path, &layers, error));
+        TRY(get_int(json, "layers", 1, BL_RECURRENT_MAX_UNITS, path, &layers, error));
     o->layers = (int)layers;
     o->no_hidden = o->hidden == 0;
     o->mean_all = json_is_true(json_object_get(json, "mean_all"));

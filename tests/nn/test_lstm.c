@@ -1,47 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The LSTM as a function with a gradient.  That its values are PyTorch's is the golden runner's to say. */
+/* LSTM and GRU as functions with a gradient.  That their values are PyTorch's is the golden runner's to say. */
 #include "op/numbers.h"
 
 #include <belay/nn.h>
 
-enum { LAYERS = 2, MOST = 3 + 4 * LAYERS };
+enum { LAYERS = 2, UNITS = 2 * LAYERS, MOST = 3 + 4 * UNITS };
 
-/* Inputs in the order x, h0, c0, then ih, hh, bias_ih, bias_hh of each layer. */
+/* Inputs in the order x, h0, c0, then ih, hh, bias_ih, bias_hh of each unit, a layer in one direction. */
 typedef struct setting {
     int layers;
     double dropout;
     int64_t batch, steps, in, hidden;
     bool no_state, no_bias;
     int outputs; /* bits: y, h_n, c_n are walked back from */
+    bool is_gru, is_both;
+    unsigned unwanted; /* bit k: input k takes no gradient */
 } setting;
 
-static int n_inputs(const setting *s) { return 3 + 4 * s->layers; }
+static int n_directions(const setting *s) { return s->is_both ? 2 : 1; }
+static int n_units(const setting *s) { return s->layers * n_directions(s); }
+static int n_inputs(const setting *s) { return 3 + 4 * n_units(s); }
 
 static belay_shape shape_of(const setting *s, int k)
 {
-    int layer = (k - 3) / 4, which = (k - 3) % 4;
+    int unit = (k - 3) / 4, which = (k - 3) % 4;
+    int64_t sums = (s->is_gru ? 3 : 4) * s->hidden;
     if (k == 0)
         return belay_shape3(s->batch, s->steps, s->in);
     if (k < 3)
-        return belay_shape3(s->layers, s->batch, s->hidden);
+        return belay_shape3(n_units(s), s->batch, s->hidden);
     if (which == 0)
-        return belay_shape2(4 * s->hidden, layer == 0 ? s->in : s->hidden);
-    return which == 1 ? belay_shape2(4 * s->hidden, s->hidden) : belay_shape1(4 * s->hidden);
+        return belay_shape2(sums, unit < n_directions(s) ? s->in : n_directions(s) * s->hidden);
+    return which == 1 ? belay_shape2(sums, s->hidden) : belay_shape1(sums);
 }
 
 static bool is_left_out(const setting *s, int k)
 {
-    return (s->no_state && (k == 1 || k == 2)) || (s->no_bias && k >= 3 && (k - 3) % 4 >= 2);
+    return (s->no_state && (k == 1 || k == 2)) || (s->is_gru && k == 2) || (s->no_bias && k >= 3 && (k - 3) % 4 >= 2);
 }
 
+/* The result of a GRU has no c_n. */
 static belay_lstm_result run(belay_context *context, const setting *s, const belay_tensor *in)
 {
-    belay_lstm_weights weights[LAYERS];
-    for (int layer = 0; layer < s->layers; layer++)
-        weights[layer] =
-            (belay_lstm_weights){in[3 + 4 * layer], in[4 + 4 * layer], in[5 + 4 * layer], in[6 + 4 * layer]};
+    belay_recurrent_weights weights[UNITS];
+    for (int unit = 0; unit < n_units(s); unit++) {
+        const belay_tensor *w = &in[3 + 4 * unit];
+        weights[unit] = (belay_recurrent_weights){w[0], w[1], w[2], w[3]};
+    }
+    belay_recurrent_options options = {s->layers, s->dropout, true, s->is_both};
     belay_position_set(context, 0, 0); /* the same masks every time */
-    return belay_lstm(in[0], in[1], in[2], weights, &(belay_lstm_options){s->layers, s->dropout, true});
+    if (!s->is_gru)
+        return belay_lstm(in[0], in[1], in[2], weights, &options);
+    belay_gru_result r = belay_gru(in[0], in[1], weights, &options);
+    return (belay_lstm_result){.output = r.output, .h_n = r.h_n};
 }
 
 /* Elements of an output, each weighted with a number of its own, added up. */
@@ -75,7 +86,7 @@ static void make_inputs(belay_context *context, const setting *s, belay_dtype dt
     for (int k = 0; k < n_inputs(s); k++) {
         draw_many(values[k], count_of(shape_of(s, k)), -1, 1);
         in[k] = is_left_out(s, k) ? (belay_tensor){0} : tensor_of(context, dtype, shape_of(s, k), values[k]);
-        if (!is_left_out(s, k))
+        if (!is_left_out(s, k) && (s->unwanted >> k & 1) == 0)
             belay_tensor_requires_grad_set(in[k], true);
     }
 }
@@ -105,7 +116,7 @@ static void check_slopes(const setting *s)
     belay_scope_close(scope);
     belay_recording_set(context, false);
     for (int k = 0; k < n_inputs(s); k++) {
-        if (is_left_out(s, k))
+        if (is_left_out(s, k) || (s->unwanted >> k & 1) != 0)
             continue;
         assert_shape(belay_tensor_grad(in[k]), shape_of(s, k));
         int64_t n = read_numbers(belay_tensor_grad(in[k]), grad, MAX_NUMBERS);
@@ -152,6 +163,75 @@ static void gradients_are_the_slopes_without_state_without_bias_and_under_dropou
     check_slopes(&s);
 }
 
+static void gradients_of_both_directions_are_the_slopes(void **state)
+{
+    (void)state;
+    const setting base = {
+        .layers = 2, .batch = 2, .steps = 3, .in = 2, .hidden = 2, .outputs = 7, .dropout = 0.4, .is_both = true};
+    for (int outputs = 1; outputs < 8; outputs++) {
+        setting s = base;
+        s.outputs = outputs;
+        check_slopes(&s);
+    }
+    setting s = base;
+    s.no_state = s.no_bias = true;
+    check_slopes(&s);
+    s.steps = 1;
+    check_slopes(&s);
+}
+
+static void gradients_of_a_gru_are_the_slopes(void **state)
+{
+    (void)state;
+    for (int both = 0; both < 2; both++) {
+        const setting base = {.layers = 2,
+                              .batch = 2,
+                              .steps = 3,
+                              .in = 2,
+                              .hidden = 3,
+                              .outputs = 3,
+                              .dropout = 0.4,
+                              .is_gru = true,
+                              .is_both = both == 1};
+        for (int outputs = 1; outputs < 4; outputs++) {
+            setting s = base;
+            s.outputs = outputs;
+            check_slopes(&s);
+        }
+        setting s = base;
+        s.no_state = true;
+        check_slopes(&s);
+        s.no_bias = true;
+        check_slopes(&s);
+        s.steps = 1;
+        check_slopes(&s);
+        s.no_state = false;
+        check_slopes(&s);
+    }
+}
+
+/* Where nothing below a layer takes a gradient, the walk ends there. */
+static void gradients_that_nobody_wants_are_left_out(void **state)
+{
+    (void)state;
+    for (int gru = 0; gru < 2; gru++) {
+        setting s = {.layers = 2,
+                     .batch = 2,
+                     .steps = 3,
+                     .in = 2,
+                     .hidden = 3,
+                     .outputs = 3,
+                     .is_gru = gru == 1,
+                     .is_both = true,
+                     .unwanted = 1 | 2 | 4};
+        check_slopes(&s);
+        s.unwanted |= 0xFFu << 3; /* the lower layer */
+        check_slopes(&s);
+        s.unwanted = ~1u; /* only x */
+        check_slopes(&s);
+    }
+}
+
 /* Mixes a tensor's bytes into a sum. */
 static void mix(uint64_t *sum, belay_tensor tensor)
 {
@@ -165,12 +245,13 @@ static void mix(uint64_t *sum, belay_tensor tensor)
 }
 
 /* All bits of forward and backward on so many threads; large enough for every launch to be split. */
-static uint64_t bits_of(int threads)
+static uint64_t bits_of(int threads, bool is_gru)
 {
     uint64_t sum = 14695981039346656037u;
     belay_context *context = open_with(threads);
-    belay_module *lstm =
-        belay_lstm_module(context, &(belay_lstm_module_options){.in = 32, .hidden = 128, .layers = 2, .dropout = 0.3});
+    belay_recurrent_module_options options = {.in = 32, .hidden = 128, .layers = 2, .dropout = 0.3};
+    options.bidirectional = is_gru;
+    belay_module *lstm = is_gru ? belay_gru_module(context, &options) : belay_lstm_module(context, &options);
     belay_tensor x = belay_normal(context, BELAY_F32, belay_shape3(130, 3, 32), 0, 1);
     belay_tensor y = belay_forward(lstm, belay_tensor_requires_grad_set(x, true));
     mix(&sum, y);
@@ -185,9 +266,11 @@ static uint64_t bits_of(int threads)
 static void bits_do_not_depend_on_threads(void **state)
 {
     (void)state;
-    uint64_t one = bits_of(1);
-    assert_true(bits_of(2) == one);
-    assert_true(bits_of(5) == one);
+    for (int gru = 0; gru < 2; gru++) {
+        uint64_t one = bits_of(1, gru == 1);
+        assert_true(bits_of(2, gru == 1) == one);
+        assert_true(bits_of(5, gru == 1) == one);
+    }
 }
 
 static void dropout_between_layers_is_dropout_of_the_lower_output(void **state)
@@ -211,7 +294,8 @@ static void dropout_between_layers_is_dropout_of_the_lower_output(void **state)
     belay_tensor high = belay_lstm(belay_dropout(low, 0.4, true), h0[1], c0[1], &w[1], NULL).output;
     read_numbers(high, want, MAX_NUMBERS);
     assert_numbers("y", y, want, 0, 0);
-    belay_tensor evaluated = belay_lstm(in[0], in[1], in[2], w, &(belay_lstm_options){2, 0.4, false}).output;
+    belay_tensor evaluated =
+        belay_lstm(in[0], in[1], in[2], w, &(belay_lstm_options){.layers = 2, .dropout = 0.4}).output;
     read_numbers(belay_lstm(low, h0[1], c0[1], &w[1], NULL).output, want, MAX_NUMBERS);
     assert_numbers("y in evaluation", evaluated, want, 0, 0);
     close_clean(context);
@@ -220,39 +304,93 @@ static void dropout_between_layers_is_dropout_of_the_lower_output(void **state)
 static void sixteen_bits_follow_f32(void **state)
 {
     (void)state;
-    const setting s = {.layers = 2, .batch = 3, .steps = 4, .in = 4, .hidden = 6, .outputs = 7};
     static double values[MOST][MAX_NUMBERS / 4], want[MAX_NUMBERS];
-    belay_context *context = open_with(1);
-    belay_tensor wide[MOST], narrow[MOST];
-    make_inputs(context, &s, BELAY_F32, wide, values);
-    make_inputs(context, &s, BELAY_BF16, narrow, values);
-    read_numbers(run(context, &s, wide).output, want, MAX_NUMBERS);
-    assert_numbers("y", run(context, &s, narrow).output, want, 0.05, 0.03);
-    belay_backward(loss_of(context, &s, wide));
-    belay_backward(loss_of(context, &s, narrow));
-    read_numbers(belay_tensor_grad(wide[0]), want, MAX_NUMBERS);
-    assert_numbers("gradient of x", belay_tensor_grad(narrow[0]), want, 0.1, 0.15);
-    close_clean(context);
+    for (int gru = 0; gru < 2; gru++) {
+        const setting s = {.layers = 2,
+                           .batch = 3,
+                           .steps = 4,
+                           .in = 4,
+                           .hidden = 6,
+                           .outputs = gru == 1 ? 3 : 7,
+                           .is_gru = gru == 1,
+                           .is_both = gru == 1};
+        belay_context *context = open_with(1);
+        belay_tensor wide[MOST], narrow[MOST];
+        make_inputs(context, &s, BELAY_F32, wide, values);
+        make_inputs(context, &s, BELAY_BF16, narrow, values);
+        read_numbers(run(context, &s, wide).output, want, MAX_NUMBERS);
+        assert_numbers("y", run(context, &s, narrow).output, want, 0.05, 0.03);
+        belay_backward(loss_of(context, &s, wide));
+        belay_backward(loss_of(context, &s, narrow));
+        read_numbers(belay_tensor_grad(wide[0]), want, MAX_NUMBERS);
+        assert_numbers("gradient of x", belay_tensor_grad(narrow[0]), want, 0.1, 0.15);
+        close_clean(context);
+    }
 }
 
 static void empty_batches_and_no_steps_have_results_and_gradients(void **state)
 {
     (void)state;
     static double values[MOST][MAX_NUMBERS / 4], want[MAX_NUMBERS];
-    for (int which = 0; which < 2; which++) {
-        const setting s = {.layers = 2, .batch = which * 2, .steps = 3 - which * 3, .in = 2, .hidden = 3, .outputs = 7};
+    for (int kind = 0; kind < 8; kind++) {
+        int which = kind & 1;
+        const setting s = {.layers = 2,
+                           .batch = which * 2,
+                           .steps = 3 - which * 3,
+                           .in = 2,
+                           .hidden = 3,
+                           .outputs = (kind & 2) != 0 ? 3 : 7,
+                           .is_gru = (kind & 2) != 0,
+                           .is_both = (kind & 4) != 0};
         belay_context *context = open_with(1);
         belay_tensor in[MOST];
         make_inputs(context, &s, BELAY_F64, in, values);
         belay_lstm_result r = run(context, &s, in);
-        assert_shape(r.output, belay_shape3(s.batch, s.steps, 3));
+        assert_shape(r.output, belay_shape3(s.batch, s.steps, 3 * n_directions(&s)));
         assert_numbers("h_n", r.h_n, values[1], 0, 0); /* no step: the state given */
-        assert_numbers("c_n", r.c_n, values[2], 0, 0);
+        if (!s.is_gru)
+            assert_numbers("c_n", r.c_n, values[2], 0, 0);
         belay_backward(loss_of(context, &s, in));
         memset(want, 0, sizeof want);
         for (int k = 3; k < n_inputs(&s); k++)
             assert_numbers("weights", belay_tensor_grad(in[k]), want, 0, 0);
         assert_shape(belay_tensor_grad(in[1]), shape_of(&s, 1));
+        close_clean(context);
+    }
+}
+
+/* The reverse direction is the same run over the steps turned around. */
+static void reverse_is_a_run_over_turned_steps(void **state)
+{
+    (void)state;
+    static double values[MOST][MAX_NUMBERS / 4], want[MAX_NUMBERS];
+    for (int gru = 0; gru < 2; gru++) {
+        const setting both = {.layers = 1,
+                              .batch = 2,
+                              .steps = 4,
+                              .in = 3,
+                              .hidden = 2,
+                              .no_state = true,
+                              .is_gru = gru == 1,
+                              .is_both = true};
+        setting one = both;
+        one.is_both = false;
+        belay_context *context = open_with(1);
+        belay_tensor in[MOST], turned[4];
+        make_inputs(context, &both, BELAY_F64, in, values);
+        belay_recording_set(context, false);
+        for (int t = 0; t < 4; t++)
+            turned[t] = belay_slice(in[0], 1, 3 - t, 4 - t, 1);
+        belay_tensor back[MOST] = {belay_cat(turned, 4, 1), {0}, {0}, in[7], in[8], in[9], in[10]};
+        belay_lstm_result wanted = run(context, &one, back), got = run(context, &both, in);
+        for (int t = 0; t < 4; t++) {
+            read_numbers(belay_slice(wanted.output, 1, 3 - t, 4 - t, 1), want, MAX_NUMBERS);
+            assert_numbers("reverse y", belay_slice(belay_slice(got.output, 1, t, t + 1, 1), 2, 2, 4, 1), want, 0, 0);
+        }
+        read_numbers(wanted.h_n, want, MAX_NUMBERS);
+        assert_numbers("reverse h_n", belay_slice(got.h_n, 0, 1, 2, 1), want, 0, 0);
+        read_numbers(run(context, &one, in).output, want, MAX_NUMBERS);
+        assert_numbers("forward y", belay_slice(got.output, 2, 0, 2, 1), want, 0, 0);
         close_clean(context);
     }
 }
@@ -280,6 +418,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_the_slopes_whatever_outputs_are_used),
         cmocka_unit_test(gradients_are_the_slopes_without_state_without_bias_and_under_dropout),
+        cmocka_unit_test(gradients_of_both_directions_are_the_slopes),
+        cmocka_unit_test(gradients_of_a_gru_are_the_slopes),
+        cmocka_unit_test(gradients_that_nobody_wants_are_left_out),
+        cmocka_unit_test(reverse_is_a_run_over_turned_steps),
         cmocka_unit_test(bits_do_not_depend_on_threads),
         cmocka_unit_test(dropout_between_layers_is_dropout_of_the_lower_output),
         cmocka_unit_test(sixteen_bits_follow_f32),
