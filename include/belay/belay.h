@@ -5,6 +5,7 @@
 
 #include <stddef.h> /* NULL, for what has defaults */
 
+#include <belay/amp.h>
 #include <belay/context.h>
 #include <belay/data.h>
 #include <belay/debug.h>

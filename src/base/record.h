@@ -68,14 +68,19 @@ enum {
 typedef struct bl_window_words {
     uint32_t gate; /* nonzero: the window has a fault, updates write nothing */
     uint32_t outcome;
+    float scale;      /* its loss scale; 0: none */
+    uint32_t refused; /* under a loss scale: overflows in a row, this one too, and BL_WINDOW_SETTLED */
 } bl_window_words;
+
+/* A step was applied under the loss scale before. */
+#define BL_WINDOW_SETTLED 0x80000000u
 
 /* Written by kernels, read by the host at a fence; on CUDA it lies in mapped host memory. */
 typedef struct bl_fault_ring {
     uint64_t claimed; /* a bit a slot, set by the kernel that takes it, cleared by the host that has read it */
     uint64_t dropped; /* launches that got no record */
     bl_window_words window[BL_RING_WINDOWS];
-    uint64_t reserved[6 - BL_RING_WINDOWS % 8];
+    uint64_t reserved[6 - 2 * BL_RING_WINDOWS % 8];
     bl_fault_record record[BL_RING_FAULTS];
 } bl_fault_ring;
 

@@ -10,6 +10,7 @@ struct belay_function_call {
     const belay_function *function;
     void *state;
     bool records;
+    int autocast; /* that the forward ran under: the backward does, too */
     int n_in;
     bool *wants;         /* n_in */
     const bl_node *node; /* in backward */
@@ -67,6 +68,13 @@ static bool gradient_fits(belay_context *context, const belay_function *function
     return false;
 }
 
+/* Under autocast a gradient may come in the dtype that it was computed in. */
+static bool is_cast(int has, belay_dtype wanted)
+{
+    return has != (int)wanted && has != BELAY_F64 && wanted != BELAY_F64 && belay_dtype_is_float((belay_dtype)has) &&
+           belay_dtype_is_float(wanted);
+}
+
 static void rule_function(belay_context *context, bl_node *node, belay_tensor *grad_in)
 {
     belay_function_call *call = node->state;
@@ -76,13 +84,17 @@ static void rule_function(belay_context *context, bl_node *node, belay_tensor *g
                          call->function->name);
         return;
     }
+    context->mixed.autocast = call->autocast;
     call->function->backward(call, call->state, node->grad, node->n_out, grad_in, node->n_in);
+    context->mixed.autocast = 0;
     for (int k = 0; k < node->n_in; k++) {
         if (belay_tensor_is_nil(node->in[k].leaf)) { /* left out, or dead before the op was recorded */
             grad_in[k] = (belay_tensor){0};
             continue;
         }
         const bl_slot *slot = bl_slot_use(context, grad_in[k]);
+        if (slot != NULL && call->autocast != 0 && is_cast(slot->dtype, node->in[k].dtype))
+            slot = bl_slot_use(context, grad_in[k] = bl_launch_cast(context, grad_in[k], node->in[k].dtype));
         if (slot == NULL || !gradient_fits(context, call->function, k, &node->in[k], slot) ||
             !bl_grad_bring(context, call->function->name, node->in[k].place, &grad_in[k]))
             grad_in[k] = (belay_tensor){0};
@@ -103,6 +115,7 @@ static belay_function_call *call_new(belay_context *context, const belay_functio
     *call =
         (belay_function_call){.context = context, .function = function, .state = state, .n_in = n_in, .wants = wants};
     call->records = bl_grad_is_wanted(context, in, n_in);
+    call->autocast = context->mixed.autocast;
     for (int k = 0; k < n_in; k++)
         wants[k] = call->records && belay_tensor_requires_grad(in[k]);
     return call;

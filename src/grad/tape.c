@@ -251,6 +251,14 @@ static void refuse_moved(belay_context *context, const bl_slot *leaf, const bl_s
     bl_context_raise_error(context, &error);
 }
 
+/* Whether what arrives at a leaf came through a loss scale; its optimizer's step asks. */
+static void mark(const belay_context *context, bl_slot *leaf)
+{
+    unsigned before = belay_tensor_is_nil(leaf->grad) ? 0 : leaf->grad_marks;
+    unsigned now = context->mixed.scaling.is_scaled ? BL_GRAD_SCALED : BL_GRAD_PLAIN;
+    leaf->grad_marks = (uint8_t)(before | now | (before & BL_GRAD_UNSCALED ? BL_GRAD_LATE : 0));
+}
+
 /* A leaf's gradient belongs to the leaf. */
 static void arrive_at_leaf(belay_context *context, belay_tensor leaf, belay_tensor grad)
 {
@@ -262,6 +270,7 @@ static void arrive_at_leaf(belay_context *context, belay_tensor leaf, belay_tens
         refuse_moved(context, slot, arrived);
         return;
     }
+    mark(context, slot);
     if (!belay_tensor_is_nil(slot->grad)) {
         bl_launch_add_to(context, slot->grad, grad);
         return;
@@ -283,9 +292,11 @@ static void arrive_at_leaf(belay_context *context, belay_tensor leaf, belay_tens
 belay_tensor bl_grad_collected(belay_context *context, const bl_node *node, int k)
 {
     const bl_edge *edge = &node->in[k];
-    const bl_slot *leaf = edge->is_wanted && edge->node == 0 ? bl_slot_get(context, edge->leaf) : NULL;
+    bl_slot *leaf = edge->is_wanted && edge->node == 0 ? bl_slot_get(context, edge->leaf) : NULL;
     const bl_slot *grad = leaf != NULL && leaf->requires_grad ? bl_slot_get(context, leaf->grad) : NULL;
     bool fits = grad != NULL && bl_slot_is_contiguous(grad) && grad->storage->place == edge->place;
+    if (fits)
+        mark(context, leaf);
     return fits ? leaf->grad : (belay_tensor){0};
 }
 
@@ -349,6 +360,10 @@ static void walk_node(belay_context *context, bl_node *node)
 static void walk(belay_context *context, bl_node *from)
 {
     bool was_recording = context->recording, was_gating = context->is_gating, was_backward = context->in_backward;
+    int was_autocast = context->mixed.autocast;
+    bool was_scaled = context->mixed.scaling.is_scaled;
+    context->mixed.scaling.is_scaled = false;
+    context->mixed.autocast = 0; /* gradients have the dtypes that the forward's casts gave them */
     context->in_backward = true;
     context->is_gating = true;
     context->recording = false;
@@ -358,7 +373,11 @@ static void walk(belay_context *context, bl_node *from)
     for (; at >= 0; at--)
         if (!context->tape->node[at]->is_walked && has_arrived(context->tape->node[at]))
             walk_node(context, context->tape->node[at]);
+    if (!context->mixed.scaling.is_scaled)
+        context->mixed.scaling.plain_at = context->site;
+    context->mixed.scaling.is_scaled = was_scaled;
     context->in_backward = was_backward;
+    context->mixed.autocast = was_autocast;
     context->is_gating = was_gating;
     context->recording = was_recording;
     if (!was_backward) /* a walk inside of a walk leaves this to the outer one */

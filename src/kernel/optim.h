@@ -5,7 +5,12 @@
  * The step's state is f64[8] in device memory, written by optim_prepare and read by the updates after it:
  *   0 apply (1 or 0)   1 learning rate   2 factor on gradients (clip times 1 / loss scale)   3 schedule position
  *   4 global gradient norm, unscaled, before clipping   5 steps applied   6 steps refused for a fault
- *   7 steps refused for gradients that were not finite */
+ *   7 steps refused for gradients that were not finite
+ *
+ * A loss scale's state is f64[8] likewise, read and marked by optim_prepare, moved by scaler_update:
+ *   0 scale, a value of f32   1 windows without an overflow since it moved
+ *   2 an overflow since the last update   3 windows decided since then, those with a fault left out
+ *   4 overflows in a row   5 windows applied   6 updates that lowered the scale   7 the last one heard of an overflow */
 #if defined BL_BODIES
 
 #if BL_IS_FLOAT
@@ -34,7 +39,18 @@ BL_FN double BL_(schedule_factor)(const bl_params *p, double position)
     return 1;
 }
 
-/* partial[C] -> state; f[0] = base rate, f[1..4] and i[0] as above, f[5] = largest norm or 0, f[6] = 1 / loss scale */
+/* A window that no fault closed, under a loss scale: marked for the update, and told to the host. */
+BL_FN void BL_(scaler_mark)(double *scaler, bl_window_words *window, bool overflowed, bool applied)
+{
+    window->scale = (float)scaler[0];
+    window->refused = (uint32_t)(scaler[4] + 1) | (scaler[5] > 0 ? BL_WINDOW_SETTLED : 0);
+    scaler[2] = overflowed || scaler[2] != 0;
+    scaler[3] += 1;
+    scaler[5] += applied;
+}
+
+/* partial[C] -> state; f[0] = base rate, f[1..4] and i[0] as above, f[5] = largest norm or 0, f[6] = 1 / divisor,
+ * i[1] = the gradients are divided by the loss scale already */
 BL_FN void BL_(optim_prepare)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
     (void)row, (void)bad;
@@ -47,9 +63,13 @@ BL_FN void BL_(optim_prepare)(const bl_launch *l, int64_t row, bl_bad *bad)
         sum += partial[i];
         n_good += n_good == i && partial[i] - partial[i] == 0;
     }
-    double norm = sqrt(sum) * l->params.f[6];
+    double *scaler = BL_PTR(double, 2);
+    double factor = scaler != 0 && l->params.i[1] == 0 ? l->params.f[6] / scaler[0] : l->params.f[6];
+    double norm = sqrt(sum) * factor;
     bl_window_words *window = &l->ring->window[l->window];
     bool finite = norm - norm == 0, faulted = window->gate != 0;
+    if (scaler != 0 && !faulted)
+        BL_(scaler_mark)(scaler, window, sum - sum != 0, finite);
     state[4] = norm;
     state[0] = finite && !faulted;
     state[6] += faulted;
@@ -61,7 +81,7 @@ BL_FN void BL_(optim_prepare)(const bl_launch *l, int64_t row, bl_bad *bad)
         return;
     double clip = l->params.f[5] > 0 ? l->params.f[5] / (norm + 1e-6) : 1;
     state[1] = l->params.f[0] * BL_(schedule_factor)(&l->params, state[3]);
-    state[2] = (clip < 1 ? clip : 1) * l->params.f[6];
+    state[2] = (clip < 1 ? clip : 1) * factor;
     state[3] += 1;
     state[5] += 1;
 }
@@ -77,6 +97,41 @@ BL_FN void BL_(optim_squares)(const bl_launch *l, int64_t chunk, bl_bad *bad)
     BL_ROW_SUM_F64(sum, j, n, (double)BL_LOAD(g, j) * (double)BL_LOAD(g, j));
     if (BL_ROW_LEADER)
         BL_PTR(double, 1)[chunk] = sum;
+}
+
+/* g[N]! scaler[S]: divided by the scale where they lie */
+BL_FN void BL_(scaler_unscale)(const bl_launch *l, int64_t chunk, bl_bad *bad)
+{
+    (void)bad;
+    int64_t begin = chunk * BL_CHUNK, n = l->dim[0] - begin;
+    BL_T *g = BL_PTR(BL_T, 0) + begin;
+    BL_REAL factor = (BL_REAL)(1 / BL_PTR(double, 1)[0]);
+    n = n < BL_CHUNK ? n : BL_CHUNK;
+    BL_EACH(j, n) BL_STORE(g, j, BL_LOAD(g, j) * factor);
+}
+
+/* scaler[S]!; f = growth factor, backoff factor, windows in a row; i[0] = the scale is fixed.  PyTorch's rule, in double
+ * and rounded to f32 as there. */
+BL_FN void BL_(scaler_update)(const bl_launch *l, int64_t row, bl_bad *bad)
+{
+    (void)row, (void)bad;
+    double *scaler = BL_PTR(double, 0);
+    if (!BL_ROW_LEADER || scaler[3] == 0)
+        return;
+    bool overflowed = scaler[2] != 0, fixed = l->params.i[0] != 0;
+    double grown = (double)(float)(scaler[0] * l->params.f[0]);
+    scaler[1] = overflowed ? 0 : scaler[1] + 1;
+    if (overflowed && !fixed)
+        scaler[0] = (double)(float)(scaler[0] * l->params.f[1]);
+    if (scaler[1] == l->params.f[2]) {
+        scaler[0] = fixed || grown - grown != 0 ? scaler[0] : grown;
+        scaler[1] = 0;
+    }
+    scaler[2] = 0;
+    scaler[3] = 0;
+    scaler[4] = overflowed ? scaler[4] + 1 : 0;
+    scaler[6] += overflowed && !fixed;
+    scaler[7] = overflowed;
 }
 
 /* p[N]! g[N] buffer[N]?! t[T] state[S]; i[0] = which t, i[1] = Nesterov; f = momentum, dampening, decay.
@@ -167,12 +222,18 @@ BL_FN void BL_(optim_age)(const bl_launch *l, int64_t row, bl_bad *bad)
 
 #elif defined BL_ROWS
 
-BL_ROW(LANE, optim_prepare, FLOAT, .signature = "1: partial:f64[C] state:f64[S]! ->", .internal = true,
-       .options = "f[0] rate, f[1..4] and i[0] schedule, f[5] largest norm, f[6] 1 / loss scale",
+BL_ROW(LANE, optim_prepare, FLOAT, .signature = "1: partial:f64[C] state:f64[S]! scaler:f64[S]?! ->", .internal = true,
+       .options = "f[0] rate, f[1..4] and i[0] schedule, f[5] largest norm, f[6] 1 / divisor, i[1] unscaled already",
        .formula = "clip = min(1, largest / (norm + 1e-6)); apply = finite and no fault",
        .says = "Decides whether the step is applied, and its rate and clipping factor.")
 BL_ROW(LANE, optim_squares, FLOAT, .signature = "N/1024: g[N] partial:f64[C]! ->", .internal = true,
        .formula = "partial[c] = sum over chunk c of g^2", .says = "Sums of squares of a gradient's chunks.")
+BL_ROW(LANE, scaler_unscale, FLOAT, .signature = "N/1024: g[N]! scaler:f64[S] ->", .internal = true,
+       .formula = "g /= scale", .says = "Divides a gradient by the loss scale.")
+BL_ROW(LANE, scaler_update, FLOAT, .signature = "1: scaler:f64[S]! ->", .internal = true,
+       .options = "f = growth factor, backoff factor, interval; i[0] fixed",
+       .formula = "overflow: scale *= backoff; interval windows without: scale *= growth",
+       .says = "Moves the loss scale at a window's end.")
 BL_ROW(LANE, optim_sgd, FLOAT, .signature = "N/1024: p[N]! g[N] buffer[N]?! t:f64[T] state:f64[S] ->", .internal = true,
        .options = "f = momentum, dampening, decay; i = which t, Nesterov",
        .formula = "b = momentum b + (1 - dampening) g; p -= rate b", .says = "One step of SGD over a parameter.")

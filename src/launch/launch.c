@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "kernel/custom.h"
 #include "launch/flight.h"
+#include "launch/nonfinite.h"
 #include "tensor/loan.h"
 #include "tensor/timeline.h"
 #include "tensor/window.h"
@@ -49,6 +50,7 @@ static void write_record(const bl_call *call, const bl_proof *p)
             memset(o, 0, sizeof *o);
             continue;
         }
+        slot->storage->version += p->written >> k & 1;
         o->address = (uint64_t)(uintptr_t)bl_slot_data(slot);
         int64_t last = 0;
         bool is_empty = false;
@@ -106,48 +108,6 @@ double bl_launch_float(int dtype, const void *element)
         return (double)bl_from_bf16(*(const bl_bf16 *)element);
     default:
         return (double)bl_from_f16(*(const bl_f16 *)element);
-    }
-}
-
-/* Whether every element of a float tensor is finite: for non-finite tracing. */
-static bool is_finite(belay_context *context, const bl_slot *slot, int64_t *element)
-{
-    int64_t n = bl_slot_elements(slot), size = belay_dtype_size(slot->dtype);
-    if (!belay_dtype_is_float(slot->dtype) || !bl_slot_is_contiguous(slot))
-        return true;
-    for (int64_t e = 0; e < n; e++) {
-        double bytes[1] = {0};
-        if (bl_place_read(context, slot, e * size, bytes, size) != BELAY_OK)
-            return true;
-        double value = bl_launch_float(slot->dtype, bytes);
-        if (!isfinite(value)) {
-            *element = e;
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Names the op whose inputs were finite and whose output is not. */
-static void trace_nonfinite(const bl_call *call)
-{
-    int64_t element;
-    for (int k = 0; k < call->n_in; k++) {
-        const bl_slot *slot = belay_tensor_is_nil(call->in[k]) ? NULL : bl_slot_get(call->context, call->in[k]);
-        if (slot != NULL && !is_finite(call->context, slot, &element))
-            return;
-    }
-    for (int o = 0; o < call->n_out; o++) {
-        const bl_slot *slot = bl_slot_get(call->context, call->out[o]);
-        if (slot == NULL || is_finite(call->context, slot, &element))
-            continue;
-        belay_shape shape = bl_slot_shape(slot);
-        bl_text at = {0};
-        bl_report_coordinates(&shape, element, &at);
-        bl_prove_fail(call, BELAY_NUM_NONFINITE, "%s made a value that is not finite, first at %s of its result",
-                      bl_kernel_rows[call->op].name, bl_text_get(&at));
-        bl_text_fini(&at);
-        return;
     }
 }
 
@@ -283,7 +243,7 @@ bool bl_launch_submit(bl_call *call, bl_proof *p)
         return false;
     }
     if (BL_UNLIKELY(context->trace_nonfinite))
-        trace_nonfinite(call);
+        bl_nonfinite_look(call);
     return true;
 }
 

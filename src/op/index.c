@@ -267,7 +267,8 @@ belay_tensor belay_scatter_add(belay_tensor x, int axis, belay_tensor index, bel
         return (belay_tensor){0};
     belay_shape sizes = belay_tensor_shape(index);
     belay_tensor at[] = {x, index, src};
-    if (!bl_op_meet(context, "scatter_add", (const char *const[]){"x", "index", "src"}, at, 3))
+    if (!bl_op_autocast(context, BL_OP_add, at, 3) ||
+        !bl_op_meet(context, "scatter_add", (const char *const[]){"x", "index", "src"}, at, 3))
         return (belay_tensor){0};
     belay_tensor from = corner(context, at[2], &sizes, -1), to = corner(context, at[0], &sizes, axis);
     if (belay_tensor_is_nil(from) || belay_tensor_is_nil(to))
@@ -305,7 +306,8 @@ belay_tensor belay_index_add(belay_tensor x, int axis, belay_tensor ids, belay_t
         return (belay_tensor){0};
     }
     belay_tensor at[] = {x, ids, src};
-    if (!bl_op_meet(context, "index_add", (const char *const[]){"x", "ids", "src"}, at, 3))
+    if (!bl_op_autocast(context, BL_OP_add, at, 3) ||
+        !bl_op_meet(context, "index_add", (const char *const[]){"x", "ids", "src"}, at, 3))
         return (belay_tensor){0};
     belay_tensor from = alpha == 1 ? at[2] : belay_affine(at[2], alpha, 0);
     return add_by_index(context, BL_OP_index_add, at[0], axis, at[1], from, shown, policy_of(options));

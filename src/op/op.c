@@ -5,6 +5,8 @@
 
 belay_tensor bl_op_run(bl_call *call)
 {
+    if (call->context != NULL && BL_UNLIKELY(call->context->mixed.autocast != 0) && !bl_op_autocast_call(call))
+        return (belay_tensor){0};
     bool may_move = call->context != NULL && BL_UNLIKELY(call->context->place == BELAY_PLACE_MOVE);
     if ((may_move && !bl_op_meet_call(call)) || !bl_launch_run(call))
         return (belay_tensor){0};

@@ -31,6 +31,11 @@ bool bl_op_meet(belay_context *context, const char *op, const char *const *role,
 /* The same for a call's operands, which the proof refuses when they are not moved. */
 bool bl_op_meet_call(bl_call *call);
 
+/* Under autocast, what op is given is cast as its row says from here on; recorded.  False after a fault.  bl_op_run does
+ * it by itself: this is for calls that compare dtypes before. */
+bool bl_op_autocast(belay_context *context, int op, belay_tensor *tensor, int n);
+bool bl_op_autocast_call(bl_call *call);
+
 /* x at another place; recorded. */
 belay_tensor bl_op_to(belay_context *context, belay_tensor x, int place);
 

@@ -227,12 +227,8 @@ static belay_tensor join(belay_context *context, const belay_tensor *in, int n, 
     return y;
 }
 
-belay_tensor belay_cat(const belay_tensor *in, int n, int axis)
+static belay_tensor cat(belay_context *context, const belay_tensor *in, int n, int axis)
 {
-    belay_context *context = bl_op_context(in, n);
-    BL_ENTER(context);
-    if (context == NULL || belay_tensor_is_nil(in[0]))
-        return (belay_tensor){0};
     axis = bl_view_axis(context, "cat", in[0], axis);
     belay_shape shape;
     int first, other;
@@ -250,4 +246,28 @@ belay_tensor belay_cat(const belay_tensor *in, int n, int axis)
         y = join(context, near, n, axis, &shape);
     bl_free(near);
     return y;
+}
+
+/* Under autocast they are brought to one dtype. */
+static belay_tensor cat_cast(belay_context *context, const belay_tensor *in, int n, int axis)
+{
+    belay_tensor *cast = bl_alloc(n, sizeof *cast), y = {0};
+    if (cast == NULL) {
+        bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory to cast %d tensors for cat", n);
+        return y;
+    }
+    memcpy(cast, in, (size_t)n * sizeof *cast);
+    if (bl_op_autocast(context, BL_OP_add, cast, n))
+        y = cat(context, cast, n, axis);
+    bl_free(cast);
+    return y;
+}
+
+belay_tensor belay_cat(const belay_tensor *in, int n, int axis)
+{
+    belay_context *context = bl_op_context(in, n);
+    BL_ENTER(context);
+    if (context == NULL || belay_tensor_is_nil(in[0]))
+        return (belay_tensor){0};
+    return context->mixed.autocast != 0 ? cat_cast(context, in, n, axis) : cat(context, in, n, axis);
 }

@@ -23,6 +23,7 @@ void bl_optim_hook_add(belay_context *context, bl_commit_hook *hook);
 void bl_optim_hook_remove(belay_context *context, bl_commit_hook *hook);
 
 /* A chunk is the elements of a gradient whose squares make one partial sum: the row's items. */
+enum { BL_OPTIM_DIVERGED = 4 }; /* so many overflows in a row, after steps were applied, are divergence */
 enum { BL_OPTIM_MAX_MOMENTS = 3, BL_OPTIM_STATE = 8, BL_OPTIM_CHUNK = 1024 };
 
 /* Places in the state tensor; written by kernel/optim.h, where they are described. */
@@ -71,8 +72,12 @@ struct belay_optimizer {
     belay_tensor used, t, state, partial;
     bl_optim_entry *entry;
     int64_t n_entries;
-    int n_uses;         /* calls that work with it and have not ended: it is not freed meanwhile */
-    bool has_gradients; /* those of the window that is told now are still there */
+    int n_uses;               /* calls that work with it and have not ended: it is not freed meanwhile */
+    bool has_gradients;       /* those of the window that is told now are still there */
+    uint64_t unscaled_window; /* its number plus 1, when gradients were divided by a loss scale; 0: never */
+    uintptr_t unscaled_at;
+    uint64_t stepped_update; /* of its loss scale: number plus 1 of the update that is to come; 0: no step */
+    uintptr_t stepped_at;
 };
 
 void bl_optim_hold(belay_optimizer *optimizer);

@@ -108,14 +108,15 @@ static bool run_squares(belay_optimizer *o)
     return ran;
 }
 
-static bool run_prepare(belay_optimizer *o)
+static bool run_prepare(belay_optimizer *o, belay_tensor scaler, bool is_unscaled)
 {
     bl_call call = {.context = o->context,
                     .op = BL_OP_optim_prepare,
-                    .n_in = 2,
-                    .in = {o->partial, o->state},
+                    .n_in = 3,
+                    .in = {o->partial, o->state, scaler},
                     .params = o->prepare};
     call.params.f[6] = 1 / o->divisor;
+    call.params.i[1] = is_unscaled;
     return bl_launch_run(&call);
 }
 
@@ -151,12 +152,12 @@ static void gather(const belay_optimizer *o)
 }
 
 /* False when the decision could not be made: then no update was launched. */
-static bool launch(belay_optimizer *o)
+static bool launch(belay_optimizer *o, belay_tensor scaler, bool is_unscaled)
 {
     if (!collect(o) || !run_squares(o))
         *bl_window_gate(o->context) = 1;
     gather(o);
-    if (!run_prepare(o))
+    if (!run_prepare(o, scaler, is_unscaled))
         return false;
     bool ran = true;
     for (int64_t i = 0; i < o->n; i++)
@@ -219,11 +220,8 @@ static void clear_gradients(belay_optimizer *o, uint64_t window, bool is_known)
         drop_all_gradients(context);
 }
 
-void belay_optimizer_step(belay_optimizer *o)
+void bl_optim_step(belay_optimizer *o, belay_tensor scaler, bool is_unscaled)
 {
-    if (o == NULL || !BL_ASK(o->context))
-        return;
-    BL_ENTER(o->context);
     belay_context *context = o->context;
     bl_optim_hold(o);
     run_hooks(o);
@@ -231,7 +229,7 @@ void belay_optimizer_step(belay_optimizer *o)
     uint64_t window = context->window;
     if (context->device_options.memory != BL_MEMORY_POOL) /* whose damage is of this window */
         (void)bl_place_settle(context, "red zones were looked at, at a window's end");
-    bool is_put = launch(o), is_known = !is_put || is_decided_at_once(o);
+    bool is_put = launch(o, scaler, is_unscaled), is_known = !is_put || is_decided_at_once(o);
     bl_place_look(context); /* at the windows before: this one is told at a later call, however fast the device */
     if (is_put)
         bl_window_end(context, o);
@@ -249,12 +247,29 @@ void belay_optimizer_step(belay_optimizer *o)
 
 void belay_optimizer_discard(belay_optimizer *o)
 {
-    if (o == NULL || !BL_ASK(o->context))
-        return;
-    BL_ENTER(o->context);
+static void discard(belay_optimizer *o)
+{
     uint64_t window = o->context->window;
     bl_window_drop(o->context);
     clear_gradients(o, window, true);
+    bl_scaler_forget(o->context);
+}
+
+void belay_optimizer_step(belay_optimizer *o)
+{
+    if (o == NULL || !BL_ASK(o->context))
+        return;
+    BL_ENTER(o->context);
+    if (bl_scaler_permits(o))
+        bl_optim_step(o, (belay_tensor){0}, false);
+    else
+        discard(o);
+}
+
+    if (o == NULL || !BL_ASK(o->context))
+        return;
+    BL_ENTER(o->context);
+    discard(o);
 }
 
 void belay_optimizer_divisor_set(belay_optimizer *o, double divisor)

@@ -5,7 +5,9 @@
 #include <stdio.h>
 
 #include "base/checked.h"
+#include "launch/nonfinite.h"
 #include "optim/optim.h"
+#include "tensor/window.h"
 
 /* Where and when: of the step, whatever call it is told at. */
 static void place_at(const belay_context *context, const bl_window *w, bl_report_fault *f)
@@ -34,67 +36,14 @@ static void tell_lost(belay_context *context, const bl_window *w)
     bl_context_fault(context, &f);
 }
 
-/* What a gradient looks like to a person. */
-typedef struct survey {
-    int64_t n_bad;
-    int64_t first; /* lowest bad element */
-    double first_value;
-    int64_t n_good;
-    double low, high; /* of the finite ones */
-} survey;
-
-static double value_at(int dtype, const void *bytes, int64_t i)
+static void describe_survey(bl_report_fault *f, const belay_shape *shape, const bl_survey *s)
 {
-    switch (dtype) {
-    case BELAY_F64:
-        return ((const double *)bytes)[i];
-    case BELAY_BF16:
-        return (double)bl_from_bf16(((const bl_bf16 *)bytes)[i]);
-    case BELAY_F16:
-        return (double)bl_from_f16(((const bl_f16 *)bytes)[i]);
-    default:
-        return (double)((const float *)bytes)[i];
-    }
-}
-
-static void add_value(survey *s, int64_t element, double value)
-{
-    if (isfinite(value)) {
-        s->low = s->n_good == 0 || value < s->low ? value : s->low;
-        s->high = s->n_good == 0 || value > s->high ? value : s->high;
-        s->n_good++;
-    } else if (s->n_bad++ == 0) {
-        s->first = element;
-        s->first_value = value;
-    }
-}
-
-/* Reads a gradient piece by piece. */
-static survey survey_of(belay_context *context, const bl_slot *grad)
-{
-    enum { PIECE = 512 };
-    double bytes[PIECE];
-    int64_t n = bl_slot_elements(grad), size = belay_dtype_size((belay_dtype)grad->dtype);
-    survey s = {0};
-    for (int64_t begin = 0; begin < n; begin += PIECE) {
-        int64_t count = bl_min_i64(PIECE, n - begin);
-        if (bl_place_read(context, grad, begin * size, bytes, count * size) != BELAY_OK)
-            break;
-        for (int64_t i = 0; i < count; i++)
-            add_value(&s, begin + i, value_at(grad->dtype, bytes, i));
-    }
-    return s;
-}
-
-static void describe_survey(bl_report_fault *f, const belay_shape *shape, const survey *s)
-{
-    bl_text at = {0};
-    bl_report_coordinates(shape, s->first, &at);
-    bl_report_fault_fact(f, "bad: %" PRId64 " of %" PRId64 " elements, first at %s: %g", s->n_bad, s->n_bad + s->n_good,
-                         bl_text_get(&at), bl_text_real(s->first_value));
+    bl_text bad = {0};
+    bl_survey_describe(s, shape, &bad);
+    bl_report_fault_fact(f, "bad: %s", bl_text_get(&bad));
     if (s->n_good > 0)
         bl_report_fault_fact(f, "the others lie in [%g, %g]", s->low, s->high);
-    bl_text_fini(&at);
+    bl_text_fini(&bad);
 }
 
 static void name_gradient(const belay_optimizer *o, const bl_window *w, const bl_slot *leaf, bl_report_fault *f)
@@ -114,7 +63,7 @@ static void describe_gradient(const belay_optimizer *o, const bl_window *w, bl_r
     for (int64_t i = 0; i < o->n; i++) {
         const bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
         const bl_slot *grad = o->is_used[i] != 0 ? bl_slot_get(o->context, o->parameter[i].grad_flat) : NULL;
-        survey s = grad != NULL && leaf != NULL ? survey_of(o->context, grad) : (survey){0};
+        bl_survey s = grad != NULL && leaf != NULL ? bl_survey_of(o->context, grad) : (bl_survey){0};
         if (s.n_bad == 0)
             continue;
         belay_shape shape = bl_slot_shape(leaf);
@@ -145,6 +94,40 @@ static void describe_chunk(const belay_optimizer *o, const bl_window *w, int64_t
     bl_text_fini(&to);
 }
 
+/* Whether an overflow is what happens while a loss scale finds its place.  It is not when there was nothing left to take
+ * back (the scale was 1 or below), or when steps had been applied at about this scale and many are refused in a row. */
+static void judge(const bl_window_words *words, bl_report_fault *f)
+{
+    uint32_t n = words->refused & ~BL_WINDOW_SETTLED;
+    bool is_settled = (words->refused & BL_WINDOW_SETTLED) != 0;
+    bool is_divergence = words->scale <= 1 || (is_settled && n >= BL_OPTIM_DIVERGED);
+    bl_report_fault_fact(f, "the loss scale was %g; overflows in a row: %" PRIu32, (double)words->scale, n);
+    if (words->scale <= 1)
+        bl_report_fault_fact(f, "this is divergence: a loss scale of 1 or below makes no gradient larger");
+    else if (is_divergence)
+        bl_report_fault_fact(f, "this is divergence: steps had been applied at such a scale, and %d in a row were not",
+                             BL_OPTIM_DIVERGED);
+    else
+        bl_report_fault_fact(f, is_settled ? "this is ordinary: the scale had grown to where gradients overflow"
+                                           : "this is ordinary warm-up: no step has been applied yet, and the scale is "
+                                             "still finding its place");
+    if (is_divergence)
+        snprintf(f->advice, sizeof f->advice,
+                 "Lower the learning rate or clip, and go on from a checkpoint of before; --trace-nonfinite names the "
+                 "first op.");
+}
+
+static void describe_scaling(const belay_context *context, const bl_window *w, bl_report_fault *f)
+{
+    const bl_window_words *words = &context->ring->window[bl_window_place(w->number)];
+    if (w->first_bad.is_there) {
+        bl_report_fault_fact(f, "the first op: %s", w->first_bad.op);
+        bl_report_fault_fact(f, "its result: %s", w->first_bad.values);
+    }
+    if (words->scale > 0)
+        judge(words, f);
+}
+
 static void tell_overflow(belay_context *context, const bl_window *w, uint32_t outcome)
 {
     bl_report_fault f;
@@ -155,6 +138,7 @@ static void tell_overflow(belay_context *context, const bl_window *w, uint32_t o
         describe_gradient(w->optimizer, w, &f);
     else
         describe_chunk(w->optimizer, w, (int64_t)outcome - BL_WINDOW_OVERFLOWED, &f);
+    describe_scaling(context, w, &f);
     place_at(context, w, &f);
     bl_context_fault(context, &f);
 }

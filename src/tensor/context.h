@@ -20,13 +20,15 @@
 #include "report/journal.h"
 #include "tensor/caller.h"
 #include "tensor/clock.h"
+#include "tensor/mixed.h"
 #include "tensor/modes.h"
 
 typedef struct bl_storage {
     int64_t holders;
     void *data;
     int64_t n_bytes;
-    uint64_t serial; /* number of its birth */
+    uint64_t serial;  /* number of its birth */
+    uint64_t version; /* grows with each launch that writes it, and with belay_tensor_write */
     uint32_t name;   /* in the journal's texts */
     uintptr_t site;  /* that made it */
     uint32_t listed; /* in the journal's list of storages alive, 0: none */
@@ -57,7 +59,8 @@ typedef struct bl_slot {
     uint32_t next, previous; /* in the owner's list, 0 ends */
     uint64_t node;           /* tape node that made it, 0: a leaf */
     int32_t node_output;
-    belay_tensor grad; /* of a leaf: owned by its object */
+    belay_tensor grad;  /* of a leaf: owned by its object */
+    uint8_t grad_marks; /* BL_GRAD_*, while it is there */
 } bl_slot;
 
 /* What a stale handle is told about: a tensor's last words.  They outlive the next tenants of its slot. */
@@ -195,6 +198,7 @@ typedef struct bl_window {
     uint32_t epoch, position, micro_batch;
     uintptr_t site;  /* of its step */
     uint64_t launch; /* its last one */
+    bl_first_bad first_bad;
 } bl_window;
 
 struct belay_context {

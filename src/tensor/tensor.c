@@ -102,6 +102,7 @@ belay_code belay_tensor_write(belay_tensor tensor, const void *data, int64_t n_b
     TRY(check_pointer(context, data, n_bytes));
     if (!bl_slot_is_contiguous(slot))
         return bl_context_raise(context, BELAY_SHAPE_CONTRACT, "a tensor that is written must be contiguous");
+    slot->storage->version++;
     return bl_place_write(context, slot, 0, data, n_bytes);
 }
 

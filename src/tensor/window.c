@@ -30,6 +30,7 @@ static void begin(belay_context *context)
     context->micro_batch = 0;
 }
 
+    context->mixed.first_bad.is_there = false;
 void bl_window_end(belay_context *context, struct belay_optimizer *optimizer)
 {
     *window_at(context, context->window) = (bl_window){.number = context->window,
@@ -41,7 +42,8 @@ void bl_window_end(belay_context *context, struct belay_optimizer *optimizer)
                                                        .position = context->position,
                                                        .micro_batch = context->micro_batch,
                                                        .site = context->site,
-                                                       .launch = context->n_launches};
+                                                       .launch = context->n_launches,
+                                                       .first_bad = context->mixed.first_bad};
     if (context->window + 1 - context->first_window == BL_RING_WINDOWS)
         bl_window_settle(context, "as many windows as the ring holds were not decided");
     begin(context);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Optimizers: steps from given gradients, and the rates of schedules. */
+#include <belay/amp.h>
+
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +116,104 @@ static void run_optimizer(golden *g)
     g->n_leaves = 0; /* nothing is walked back */
 }
 
+/* ---- the loss scale ---- */
+
+static belay_grad_scaler *scaler_of(golden *g)
+{
+    return belay_grad_scaler_new(
+        g->context, &(belay_grad_scaler_options){.init_scale = golden_number(g, "init_scale"),
+                                                 .growth_factor = golden_number(g, "growth_factor"),
+                                                 .backoff_factor = golden_number(g, "backoff_factor"),
+                                                 .growth_interval = (int64_t)golden_number(g, "growth_interval")});
+}
+
+/* One window whose gradient is `gradient` times the scale. */
+static void scaled_step(belay_grad_scaler *scaler, belay_optimizer *o, belay_tensor p, belay_tensor gradient)
+{
+    belay_tensor loss = belay_sum(belay_mul(p, gradient), NULL);
+    belay_backward(belay_grad_scaler_scale(scaler, loss));
+    belay_grad_scaler_step(scaler, o);
+    belay_grad_scaler_update(scaler);
+}
+
+/* Overflows are what the files are about: any other word still fails them. */
+static void forget_overflows(golden *g)
+{
+    belay_fault fault;
+    for (int64_t i = 0; belay_fault_get(g->context, i, &fault); i++)
+        if (fault.code != BELAY_RUN_OVERFLOW)
+            return;
+    g->told[0] = '\0';
+}
+
+static void run_scale(golden *g)
+{
+    double scale[MAX_STEPS] = {0}, growth[MAX_STEPS] = {0};
+    const float zero = 0;
+    const void *bytes;
+    const bl_safetensors_entry *found = golden_bytes(g, "input.found_inf", &bytes);
+    int n_steps = found != NULL && found->shape[0] <= MAX_STEPS ? (int)found->shape[0] : 0;
+    belay_device_guard there = golden_there(g);
+    belay_tensor p = golden_from(g, BELAY_F32, belay_shape1(1), &zero, sizeof zero);
+    belay_tensor_requires_grad_set(p, true);
+    belay_optimizer *o = belay_sgd_over(g->context, &p, 1, &(belay_sgd_options){.lr = 1e-40});
+    belay_grad_scaler *scaler = scaler_of(g);
+    for (int step = 0; step < n_steps; step++) {
+        belay_scope scope = belay_scope_open(g->context);
+        float gradient = ((const float *)bytes)[step] != 0 ? INFINITY : 1;
+        scaled_step(scaler, o, p, golden_from(g, BELAY_F32, belay_shape1(1), &gradient, sizeof gradient));
+        scale[step] = belay_grad_scaler_get(scaler);
+        growth[step] = (double)belay_grad_scaler_growth_get(scaler);
+        belay_scope_close(scope);
+    }
+    golden_back(there);
+    golden_check_numbers(g, "output.scale", scale, n_steps);
+    golden_check_numbers(g, "output.growth_tracker", growth, n_steps);
+    forget_overflows(g);
+}
+
+/* The file's gradients are scaled: what the loss is made of is them over the scale, which is a power of two. */
+static void give_scaled(golden *g, belay_grad_scaler *scaler, const belay_tensor *p, int n, int64_t step)
+{
+    double scale = belay_grad_scaler_get(scaler);
+    for (int i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "scaled_grads.p%d", i);
+        belay_tensor gradient = belay_affine(golden_input_row(g, name, step), 1 / scale, 0);
+        belay_backward(belay_grad_scaler_scale(scaler, belay_sum(belay_mul(p[i], gradient), NULL)));
+    }
+}
+
+static void run_scaled_sgd(golden *g)
+{
+    belay_tensor p[MAX_PARAMETERS];
+    double scale[MAX_STEPS] = {0}, found[MAX_STEPS] = {0};
+    int n = parameters_of(g, p), n_steps = (int)golden_number(g, "steps");
+    belay_device_guard there = golden_there(g);
+    belay_grad_scaler *scaler = scaler_of(g);
+    golden_back(there);
+    belay_optimizer *o = belay_sgd_over(
+        g->context, p, n, &(belay_sgd_options){.lr = golden_number(g, "lr"), .momentum = golden_number(g, "momentum")});
+    for (int step = 0; step < n_steps && step < MAX_STEPS; step++) {
+        belay_scope scope = belay_scope_open(g->context);
+        give_scaled(g, scaler, p, n, step);
+        belay_grad_scaler_step(scaler, o);
+        belay_grad_scaler_update(scaler);
+        scale[step] = belay_grad_scaler_get(scaler);
+        found[step] = belay_grad_scaler_found_inf(scaler);
+        for (int i = 0; i < n; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "output.p%d", i);
+            golden_check_row(g, name, step, p[i]);
+        }
+        belay_scope_close(scope);
+    }
+    golden_check_numbers(g, "output.scale", scale, n_steps);
+    golden_check_numbers(g, "output.found_inf", found, n_steps);
+    forget_overflows(g);
+    g->n_leaves = 0; /* nothing is walked back */
+}
+
 /* ---- schedules ---- */
 
 static void run_schedule(golden *g, const belay_schedule *schedule)
@@ -163,6 +264,8 @@ const golden_op golden_optim_ops[] = {
     {"sgd", .run = run_optimizer},
     {"adam", .run = run_optimizer},
     {"adamw", .run = run_optimizer},
+    {"grad_scaler", .run = run_scale},
+    {"grad_scaler_sgd", .run = run_scaled_sgd},
     {"StepLR", .run = run_step_lr},
     {"CosineAnnealingLR", .run = run_cosine_lr},
     {"LinearLR", .run = run_linear_lr},
