@@ -102,6 +102,33 @@ belay_optimizer *bl_optim_adam(belay_context *context, const bl_optim_list *list
                                bool is_decoupled);
 belay_optimizer *bl_optim_nil(void);
 
+/* belay_optimizer_step, by what belay_optimizer_step or a loss scale has proved: with the scale's state, and whether the
+ * gradients are divided by it already. */
+void bl_optim_step(belay_optimizer *optimizer, belay_tensor scaler, bool is_unscaled);
+
+/* Where a loss scale's state begins and what it says; written by kernel/optim.h, where it is described. */
+enum {
+    BL_SCALER_SCALE,
+    BL_SCALER_GROWTH,
+    BL_SCALER_FOUND,
+    BL_SCALER_SEEN,
+    BL_SCALER_REFUSED,
+    BL_SCALER_APPLIED,
+    BL_SCALER_BACKOFFS,
+    BL_SCALER_LAST_FOUND
+};
+
+/* A step without a loss scale: false after conf.order, when the optimizer's gradients are scaled. */
+bool bl_scaler_permits(belay_optimizer *optimizer);
+/* A window was dropped before its step: what it scaled is gone. */
+void bl_scaler_forget(belay_context *context);
+
+/* The buffers that wait for the window (tensor/advance.h).  False when what their kernels need could not be made: the step
+ * must be refused. */
+bool bl_optim_advance_prepare(belay_optimizer *optimizer);
+/* After the decision. */
+bool bl_optim_advance_run(belay_optimizer *optimizer);
+
 /* A window that has ended: its faults are history, or a warning says why its step was refused. */
 void bl_optim_tell_window(belay_context *context, const bl_window *window, uint32_t outcome);
 

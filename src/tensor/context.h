@@ -309,6 +309,8 @@ struct belay_context {
     uint64_t n_launches;
     uint64_t n_parameters;               /* made so far: the key of the next one's first values */
     struct bl_commit_hook *commit_hooks; /* optim/: run at the end of each window, before the update */
+    bl_mixed mixed;                      /* precision */
+    struct bl_advances *advances;        /* tensor/advance.h */
     bl_tape *tape;
     /* grad/ sets these when it records for the first time. */
     uint64_t (*tape_mark)(const belay_context *context);
