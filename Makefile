@@ -6,7 +6,7 @@ JOBS   ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 120
 
-.PHONY: help demo test soak asan tsan small exact fuzz gallery bench format lint docs install clean build
+.PHONY: help demo test soak asan tsan small exact fuzz gallery bench format lint docs install uninstall clean build
 
 help: ## print this list
 	@echo 'usage: make TARGET'
@@ -83,6 +83,10 @@ install: ## install below PREFIX (/usr/local), DESTDIR in front
 	@tools/deps.sh build
 	@$(MAKE) --no-print-directory build-release
 	@DESTDIR=$(DESTDIR) cmake --install build/release --prefix $(PREFIX)
+	@test -n "$(DESTDIR)" || ldconfig 2>/dev/null || true
+
+uninstall: ## take away what `make install` put there last; DESTDIR as then
+	@DESTDIR=$(DESTDIR) cmake -DFOLDER=build/release -P cmake/uninstall.cmake
 	@test -n "$(DESTDIR)" || ldconfig 2>/dev/null || true
 
 clean: ## remove build folders and what the demo made

@@ -65,7 +65,13 @@ set_target_properties(belay_static PROPERTIES OUTPUT_NAME belay)
 
 add_library(belay SHARED)
 target_link_libraries(belay PUBLIC belay_objects)
-set_target_properties(belay PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
+# Before 1.0 a minor version may break: it is another soname.
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(BELAY_SOVERSION 0.${PROJECT_VERSION_MINOR})
+else()
+  set(BELAY_SOVERSION ${PROJECT_VERSION_MAJOR})
+endif()
+set_target_properties(belay PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${BELAY_SOVERSION})
 
 file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.c)
 if(cli_sources)

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# Before an installation: adds the folders that it will make, and that were not there, to `belay_folders_file`, so that
+# they can be taken away again.  An outer one stands before those inside of it.
+set(noted "")
+if(EXISTS "${belay_folders_file}")
+  file(STRINGS "${belay_folders_file}" noted)
+endif()
+foreach(folder IN LISTS belay_folders)
+  cmake_path(ABSOLUTE_PATH folder BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}" NORMALIZE)
+  set(path "$ENV{DESTDIR}${folder}")
+  set(missing "")
+  while(NOT path STREQUAL "" AND NOT path STREQUAL "/" AND NOT IS_DIRECTORY "${path}")
+    list(PREPEND missing "${path}")
+    cmake_path(GET path PARENT_PATH path)
+  endwhile()
+  list(APPEND noted ${missing})
+endforeach()
+list(REMOVE_DUPLICATES noted)
+list(JOIN noted "\n" text)
+file(WRITE "${belay_folders_file}" "${text}\n")
