@@ -159,6 +159,6 @@ void bl_recurrent_call(const bl_recurrent_cell *cell, const belay_function *func
     if (context == NULL || !options_are_legal(context, &r, x, weights, o))
         return;
     int n = gather(&r, x, states, weights, in);
-    if (inputs_are_legal(context, in, &r))
+    if (bl_op_autocast(context, BL_OP_matmul, in, n) && inputs_are_legal(context, in, &r))
         apply(context, &r, function, in, n, out);
 }
