@@ -65,6 +65,18 @@ BELAY_API belay_tensor belay_argmax(belay_tensor x, int axis, bool keep);
 /* The largest over axes (NULL: over all); the gradient is shared equally among equal maxima. */
 BELAY_API belay_tensor belay_amax(belay_tensor x, const belay_axes *axes);
 
+/* Running sums along an axis, from its first element to its last. */
+BELAY_API belay_tensor belay_cumsum(belay_tensor x, int axis);
+
+/* ---- order ----------------------------------------------------------------------------------------------------------- */
+
+/* Along an axis from the smallest to the largest, or the other way: a NaN is larger than everything, equal elements stay
+ * as they stand.  `indices` (may be NULL) gets where each one was, as i64.  Gradients go back to there. */
+BELAY_API belay_tensor belay_sort(belay_tensor x, int axis, bool descending, belay_tensor *indices);
+BELAY_API belay_tensor belay_argsort(belay_tensor x, int axis, bool descending);
+/* The k largest, or smallest, along an axis in that order; of equal ones those in front.  Fault: conf.value. */
+BELAY_API belay_tensor belay_topk(belay_tensor x, int64_t k, int axis, bool smallest, belay_tensor *indices);
+
 /* ---- rows ------------------------------------------------------------------------------------------------------------ */
 
 /* Normalises over the last `n_axes` axes; weight and bias have the shape of those axes or are nil.  eps 0: 1e-5.
@@ -75,6 +87,28 @@ BELAY_API belay_tensor belay_layer_norm(belay_tensor x, int n_axes, belay_tensor
  * for f64 2^-52, what PyTorch takes when it is given none.  Zhang and Sennrich, "Root Mean Square Layer Normalization"
  * (2019). */
 BELAY_API belay_tensor belay_rms_norm(belay_tensor x, int n_axes, belay_tensor weight, double eps);
+
+typedef struct belay_batch_norm_options {
+    bool training;
+    double momentum; /* in [0, 1]; 0: 0.1 */
+    bool cumulative; /* running statistics are the mean over all batches: PyTorch's momentum None; needs n_tracked */
+    double eps;      /* 0: 1e-5 */
+    belay_tensor n_tracked; /* i64 without axes: batches so far; or nil */
+} belay_batch_norm_options;
+
+/* Normalises each channel of x [batch, channels] or [batch, channels, ...].  running_mean, running_var [channels], both or
+ * none; weight and bias [channels] or nil.
+ *   training, or without running statistics: by mean and biased variance of the batch, of two values at least
+ *   else: by the running ones, which take no gradient
+ * In training running = (1 - momentum) running + momentum batch, with the unbiased variance, and n_tracked counts.  They
+ * belong to the step: every batch of the window moves them on, in order, from what the one before made of them, and the
+ * optimizer's step writes the result if it is applied.  After a step that was refused, for a fault or an overflow, or a
+ * window that was discarded, their bits are those of before; until the step they read as before.  That alone differs
+ * from PyTorch, which keeps what a bad batch did to them.  Faults: conf.value, conf.missing.
+ * Ioffe and Szegedy, "Batch Normalization" (2015). */
+BELAY_API belay_tensor belay_batch_norm(belay_tensor x, belay_tensor running_mean, belay_tensor running_var,
+                                        belay_tensor weight, belay_tensor bias,
+                                        const belay_batch_norm_options *options);
 
 /* Probabilities along an axis, and their logarithms; no exponential overflows.  A NaN, or nothing but -Inf, makes NaN. */
 BELAY_API belay_tensor belay_softmax(belay_tensor x, int axis);
@@ -143,6 +177,10 @@ typedef struct belay_embedding_options {
 
 /* Row ids[...] of weight [rows, width] for each id of any shape: [..., width].  Faults: index.range, num.cast. */
 BELAY_API belay_tensor belay_embedding(belay_tensor weight, belay_tensor ids, const belay_embedding_options *options);
+
+/* A row of `classes` zeros with a one where the id says: ids [...] to i64 [..., classes].  A bad id makes zeros, under
+ * `clamp` the last class.  Faults: index.range, conf.value. */
+BELAY_API belay_tensor belay_one_hot(belay_tensor ids, int64_t classes, const belay_index_options *options);
 
 /* x without all but the entries ids [n] along an axis, in their order. */
 BELAY_API belay_tensor belay_index_select(belay_tensor x, int axis, belay_tensor ids,

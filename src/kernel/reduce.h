@@ -28,19 +28,19 @@ BL_FN void BL_(amax_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
     BL_EACH(j, n) BL_STORE(gx, j, BL_LOAD(x, j) == top ? share : 0);
 }
 
-/* x[R, N] -> y[R] mean[R].  Two passes: what a large mean has in common with the squares never cancels. */
+/* x[R, N] -> y[R] mean[R].  Two passes in double: what a large mean has in common with the squares never cancels. */
 BL_FN void BL_(var)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
     (void)bad;
     int64_t n = l->dim[1];
     const BL_T *x = BL_PTR(BL_T, 0) + row * n;
-    BL_REAL sum, squares;
-    BL_ROW_SUM(sum, j, n, BL_LOAD(x, j));
-    BL_REAL mean = sum / (BL_REAL)n;
-    BL_ROW_SUM(squares, j, n, (BL_LOAD(x, j) - mean) * (BL_LOAD(x, j) - mean));
+    double sum, squares;
+    BL_ROW_SUM_F64(sum, j, n, (double)BL_LOAD(x, j));
+    double mean = sum / (double)n;
+    BL_ROW_SUM_F64(squares, j, n, ((double)BL_LOAD(x, j) - mean) * ((double)BL_LOAD(x, j) - mean));
     if (BL_ROW_LEADER) {
-        BL_STORE(BL_PTR(BL_T, 1), row, squares / (BL_REAL)l->params.f[0]);
-        BL_PTR(double, 2)[row] = (double)mean;
+        BL_STORE(BL_PTR(BL_T, 1), row, (BL_REAL)(squares / l->params.f[0]));
+        BL_PTR(double, 2)[row] = mean;
     }
 }
 
@@ -52,8 +52,8 @@ BL_FN void BL_(var_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
     const BL_T *x = BL_PTR(BL_T, 1) + row * n;
     BL_T *gx = BL_PTR(BL_T, 3) + row * n;
     BL_REAL g = BL_LOAD(BL_PTR(BL_T, 0), row) * (2 / (BL_REAL)l->params.f[0]);
-    BL_REAL mean = (BL_REAL)BL_PTR(double, 2)[row];
-    BL_EACH(j, n) BL_STORE(gx, j, g * (BL_LOAD(x, j) - mean));
+    double mean = BL_PTR(double, 2)[row];
+    BL_EACH(j, n) BL_STORE(gx, j, g * (BL_REAL)((double)BL_LOAD(x, j) - mean));
 }
 
 /* The gradient goes to the one element whose index was returned, in a tensor that the program may have written to

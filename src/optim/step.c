@@ -154,7 +154,8 @@ static void gather(const belay_optimizer *o)
 /* False when the decision could not be made: then no update was launched. */
 static bool launch(belay_optimizer *o, belay_tensor scaler, bool is_unscaled)
 {
-    if (!collect(o) || !run_squares(o))
+    bool is_collected = collect(o);
+    if (!bl_optim_advance_prepare(o) || !is_collected || !run_squares(o))
         *bl_window_gate(o->context) = 1;
     gather(o);
     if (!run_prepare(o, scaler, is_unscaled))
@@ -163,6 +164,7 @@ static bool launch(belay_optimizer *o, belay_tensor scaler, bool is_unscaled)
     for (int64_t i = 0; i < o->n; i++)
         if (o->is_used[i] != 0 && !belay_tensor_is_nil(o->parameter[i].grad_flat))
             ran = run_update(o, i) && ran;
+    ran = bl_optim_advance_run(o) && ran;
     return run_age(o) && ran;
 }
 
@@ -245,8 +247,6 @@ void bl_optim_step(belay_optimizer *o, belay_tensor scaler, bool is_unscaled)
     bl_optim_release(o);
 }
 
-void belay_optimizer_discard(belay_optimizer *o)
-{
 static void discard(belay_optimizer *o)
 {
     uint64_t window = o->context->window;
@@ -266,6 +266,8 @@ void belay_optimizer_step(belay_optimizer *o)
         discard(o);
 }
 
+void belay_optimizer_discard(belay_optimizer *o)
+{
     if (o == NULL || !BL_ASK(o->context))
         return;
     BL_ENTER(o->context);

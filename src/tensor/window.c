@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/window.h"
 
+#include "tensor/advance.h"
 #include "tensor/place.h"
 
 static bl_window *window_at(belay_context *context, uint64_t number)
@@ -23,14 +24,15 @@ void bl_window_fault(belay_context *context, uint64_t number, belay_code code)
 /* The next window begins with its gate open; nobody writes to those words any more. */
 static void begin(belay_context *context)
 {
+    bl_advance_forget(context);
     context->window++;
     context->ring->window[bl_window_place(context->window)] = (bl_window_words){0};
     context->window_faulted = false;
     context->window_code = BELAY_OK;
     context->micro_batch = 0;
+    context->mixed.first_bad.is_there = false;
 }
 
-    context->mixed.first_bad.is_there = false;
 void bl_window_end(belay_context *context, struct belay_optimizer *optimizer)
 {
     *window_at(context, context->window) = (bl_window){.number = context->window,

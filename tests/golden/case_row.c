@@ -65,6 +65,21 @@ static void run_rms_norm(golden *g)
     golden_output(g, "y", belay_rms_norm(x, n_axes, golden_input(g, "weight"), golden_number(g, "eps")));
 }
 
+static void run_batch_norm(golden *g)
+{
+    belay_batch_norm_options options = {.training = golden_flag(g, "training"),
+                                        .momentum = golden_number(g, "momentum"),
+                                        .eps = golden_number(g, "eps")};
+    belay_tensor x = golden_input(g, "x"), weight = golden_input(g, "weight");
+    belay_tensor mean = golden_input(g, "running_mean"), var = golden_input(g, "running_var");
+    belay_optimizer *sgd = belay_sgd_over(g->context, &weight, 1, &(belay_sgd_options){.lr = 1});
+    belay_tensor y = belay_batch_norm(x, mean, var, weight, golden_input(g, "bias"), &options);
+    belay_optimizer_step(sgd); /* there is no gradient yet: it moves on the running statistics alone */
+    golden_check(g, "output.running_mean", mean);
+    golden_check(g, "output.running_var", var);
+    golden_output(g, "y", y);
+}
+
 static void run_softmax(golden *g)
 {
     golden_output(g, "y", belay_softmax(golden_input(g, "x"), (int)golden_number(g, "dim")));
@@ -129,6 +144,7 @@ const golden_op golden_row_ops[] = {
     {"max", .run = run_max},
     {"layer_norm", .run = run_layer_norm},
     {"rms_norm", .run = run_rms_norm},
+    {"batch_norm", .run = run_batch_norm},
     {"softmax", .run = run_softmax},
     {"log_softmax", .run = run_log_softmax},
     {"cross_entropy", .run = run_cross_entropy},

@@ -181,6 +181,207 @@ static void mean_over_no_counted_row_is_nan(void **state)
     close_clean(context);
 }
 
+/* ---- negative log-likelihood ------------------------------------------------------------------------------------------ */
+
+static belay_tensor nll_of(belay_context *context, const belay_tensor *in, void *state)
+{
+    const loss_case *c = state;
+    belay_tensor labels = belay_tensor_from(context, BELAY_I64, belay_shape2(c->n, c->inner), c->labels,
+                                            c->n * c->inner * (int64_t)sizeof *c->labels);
+    belay_nll_loss_options o = {c->options.reduction, c->options.has_ignore, c->options.ignore, {0}};
+    if (c->weight != NULL)
+        o.weight = tensor_of(context, belay_tensor_dtype(in[0]), belay_shape1(c->classes), c->weight);
+    return belay_nll_loss(in[0], labels, &o);
+}
+
+static void nll_of_log_softmax_is_cross_entropy(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    enum { N = 5, CLASSES = 7, INNER = 3 };
+    double x[N * CLASSES * INNER], weight[CLASSES], rows[N * INNER], one, *values[] = {x};
+    int64_t labels[N * INNER];
+    const belay_shape shape = belay_shape3(N, CLASSES, INNER);
+    draw_many(x, N * CLASSES * INNER, -5, 5);
+    draw_many(weight, CLASSES, 0.2, 2);
+    for (int option = 0; option < 12; option++) {
+        loss_case c = {.labels = labels, .n = N, .classes = CLASSES, .inner = INNER};
+        c.options.has_ignore = option & 1;
+        c.options.ignore = -100;
+        c.weight = option & 2 ? weight : NULL;
+        c.options.reduction = (belay_reduction)(option / 4);
+        for (int64_t r = 0; r < N * INNER; r++)
+            labels[r] = c.options.has_ignore && r % 4 == 1 ? -100 : (r * 3) % CLASSES;
+        loss_reference(&c, x, rows, &one);
+        const double *want = c.options.reduction == BELAY_NONE ? rows : &one;
+        belay_tensor log_p = belay_log_softmax(tensor_of(context, BELAY_F64, shape, x), 1);
+        assert_numbers("nll_loss f64", nll_of(context, &log_p, &c), want, 1e-12, 1e-14);
+        log_p = belay_log_softmax(tensor_of(context, BELAY_F32, shape, x), 1);
+        assert_numbers("nll_loss f32", nll_of(context, &log_p, &c), want, 1e-5, 1e-6);
+        assert_gradients("nll_loss", context, nll_of, &c, 1, &shape, values);
+    }
+    close_clean(context);
+}
+
+static void nll_names_a_bad_label_and_what_does_not_fit(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    const int64_t labels[] = {0, 3};
+    belay_tensor x = belay_tensor_name_set(belay_zeros(context, BELAY_F32, belay_shape2(2, 3)), "scores");
+    belay_tensor l = belay_tensor_from(context, BELAY_I64, belay_shape1(2), labels, sizeof labels);
+    const char *when = "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n";
+    char text[1024];
+    belay_nll_loss(x, belay_tensor_name_set(l, "labels"), NULL);
+    snprintf(text, sizeof text,
+             "belay: labels[1] is 3, outside [0, 3) (index.label)\n"
+             "    op: nll_loss, called at test_loss.c:%d\n"
+             "    tensors: scores [2, 3] f32; labels [2] i64; on cpu\n"
+             "    bad: 1 of 2 elements; values 3\n%s"
+             "    likely: the value equals the number of classes: labels counted from 1, or a class that the model was "
+             "not given\n"
+             "    try: Subtract 1 from labels that count from 1; else give the model one more output.\n",
+             __LINE__ - 9, when);
+    assert_words_equal(told, text);
+    told[0] = '\0';
+    belay_nll_loss(x, belay_zeros(context, BELAY_I64, belay_shape1(3)), NULL);
+    snprintf(text, sizeof text,
+             "belay: labels [3] for log_probabilities [2, 3]: [2] is needed (shape.contract)\n"
+             "    op: nll_loss, called at test_loss.c:%d\n"
+             "    tensors: scores [2, 3] f32; labels [3] i64; on cpu\n%s    try: %s\n",
+             __LINE__ - 5, when, belay_code_advice(BELAY_SHAPE_CONTRACT));
+    assert_words_equal(told, text);
+    told[0] = '\0';
+    belay_nll_loss((belay_tensor){0}, l, NULL);
+    belay_nll_loss(x, (belay_tensor){0}, NULL);
+    assert_string_equal(told, "");
+    belay_close(context);
+}
+
+/* ---- binary cross-entropy --------------------------------------------------------------------------------------------- */
+
+enum { BCE_N = 4, BCE_WIDTH = 5 };
+
+typedef struct bce_case {
+    belay_reduction reduction;
+    const double *weight, *pos_weight; /* [BCE_N, BCE_WIDTH], [BCE_WIDTH] */
+} bce_case;
+
+static belay_tensor bce_of(belay_context *context, const belay_tensor *in, void *state)
+{
+    const bce_case *c = state;
+    belay_bce_with_logits_options o = {.reduction = c->reduction};
+    belay_dtype dtype = belay_tensor_dtype(in[0]);
+    if (c->weight != NULL)
+        o.weight = tensor_of(context, dtype, belay_shape2(BCE_N, BCE_WIDTH), c->weight);
+    if (c->pos_weight != NULL)
+        o.pos_weight = tensor_of(context, dtype, belay_shape1(BCE_WIDTH), c->pos_weight);
+    return belay_bce_with_logits(in[0], in[1], &o);
+}
+
+static void bce_is_its_definition_under_every_option(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    enum { N = BCE_N * BCE_WIDTH };
+    double x[N], t[N], weight[N], pos[BCE_WIDTH], want[N], *values[] = {x, t};
+    draw_many(x, N, -4, 4);
+    draw_many(t, N, 0, 1);
+    draw_many(weight, N, 0.2, 2);
+    draw_many(pos, BCE_WIDTH, 0.2, 3);
+    const belay_shape shapes[] = {belay_shape2(BCE_N, BCE_WIDTH), belay_shape2(BCE_N, BCE_WIDTH)};
+    for (int option = 0; option < 12; option++) {
+        bce_case c = {(belay_reduction)(option / 4), option & 1 ? weight : NULL, option & 2 ? pos : NULL};
+        double sum = 0;
+        for (int i = 0; i < N; i++) {
+            double p = 1 / (1 + exp(-x[i])), positive = c.pos_weight != NULL ? pos[i % BCE_WIDTH] : 1;
+            want[i] = -(positive * t[i] * log(p) + (1 - t[i]) * log(1 - p)) * (c.weight != NULL ? weight[i] : 1);
+            sum += want[i];
+        }
+        const double one = c.reduction == BELAY_MEAN ? sum / N : sum, *wanted = c.reduction == BELAY_NONE ? want : &one;
+        const belay_dtype dtypes[] = {BELAY_F64, BELAY_F32};
+        for (int d = 0; d < 2; d++) {
+            const belay_tensor in[] = {tensor_of(context, dtypes[d], shapes[0], x),
+                                       tensor_of(context, dtypes[d], shapes[1], t)};
+            assert_numbers("bce_with_logits", bce_of(context, in, &c), wanted, d == 0 ? 1e-12 : 1e-5, 1e-6 * d);
+        }
+        assert_gradients("bce_with_logits", context, bce_of, &c, 2, shapes, values);
+    }
+    close_clean(context);
+}
+
+static void bce_takes_logits_of_any_size(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    const double x[] = {-1e4, 1e4, -1e4, 1e4, 90, -90}, t[] = {0, 1, 1, 0, 1, 1};
+    const double want[] = {0, 0, 1e4, 1e4, 0, 90};
+    for (int weighted = 0; weighted < 2; weighted++) {
+        belay_tensor logits = tensor_of(context, BELAY_F32, belay_shape1(6), x);
+        belay_tensor target = tensor_of(context, BELAY_F32, belay_shape1(6), t);
+        belay_bce_with_logits_options o = {.reduction = BELAY_NONE};
+        if (weighted)
+            o.pos_weight = belay_ones(context, BELAY_F32, belay_shape0());
+        belay_tensor_requires_grad_set(logits, true);
+        belay_tensor y = belay_bce_with_logits(logits, target, &o);
+        assert_numbers("bce_with_logits", y, want, 1e-6, 1e-30);
+        belay_backward(belay_sum(y, NULL));
+        const double slopes[] = {0, 0, -1, 1, 0, -1};
+        assert_numbers("slope", belay_tensor_grad(logits), slopes, 1e-6, 1e-30);
+    }
+    close_clean(context);
+}
+
+static void bce_refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    belay_tensor x = belay_zeros(context, BELAY_F32, belay_shape2(2, 3));
+    const struct {
+        belay_tensor target;
+        belay_bce_with_logits_options options;
+        const char *what, *tensors;
+        belay_code code;
+    } bad[] = {
+        {belay_zeros(context, BELAY_F32, belay_shape1(3)),
+         {0},
+         "target is [3] where [2, 3] is needed",
+         "logits [2, 3] f32; target [3] f32",
+         BELAY_SHAPE_CONTRACT},
+        {belay_zeros(context, BELAY_I64, belay_shape2(2, 3)),
+         {0},
+         "target is i64 where f32 is needed",
+         "logits [2, 3] f32; target [2, 3] i64",
+         BELAY_TYPE_DTYPE},
+        {x,
+         {.weight = belay_zeros(context, BELAY_F32, belay_shape3(4, 2, 3))},
+         "weight [4, 2, 3] does not broadcast to logits [2, 3]",
+         "logits [2, 3] f32; target [2, 3] f32; weight [4, 2, 3] f32",
+         BELAY_SHAPE_CONTRACT},
+        {x,
+         {.pos_weight = belay_zeros(context, BELAY_F32, belay_shape1(2))},
+         "pos_weight [2] does not broadcast to logits [2, 3]",
+         "logits [2, 3] f32; target [2, 3] f32; pos_weight [2] f32",
+         BELAY_SHAPE_CONTRACT},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char text[1024];
+        told[0] = '\0';
+        belay_bce_with_logits(x, bad[i].target, &bad[i].options);
+        snprintf(text, sizeof text,
+                 "belay: %s (%s)\n    op: bce_with_logits, called at test_loss.c:%d\n    tensors: %s; on cpu\n"
+                 "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n    try: %s\n",
+                 bad[i].what, belay_code_name(bad[i].code), __LINE__ - 4, bad[i].tensors,
+                 belay_code_advice(bad[i].code));
+        assert_words_equal(told, text);
+    }
+    told[0] = '\0';
+    belay_bce_with_logits((belay_tensor){0}, x, NULL);
+    belay_bce_with_logits(x, (belay_tensor){0}, NULL);
+    assert_string_equal(told, "");
+    belay_close(context);
+}
+
 /* A label out of range raises under every index policy; its row loses nothing and passes nothing back. */
 static void bad_label_is_named_and_never_moved(void **state)
 {
@@ -329,6 +530,11 @@ int main(void)
         cmocka_unit_test(cross_entropy_is_its_definition_under_every_option),
         cmocka_unit_test(cross_entropy_takes_one_row_without_a_batch),
         cmocka_unit_test(mean_over_no_counted_row_is_nan),
+        cmocka_unit_test(nll_of_log_softmax_is_cross_entropy),
+        cmocka_unit_test(nll_names_a_bad_label_and_what_does_not_fit),
+        cmocka_unit_test(bce_is_its_definition_under_every_option),
+        cmocka_unit_test(bce_takes_logits_of_any_size),
+        cmocka_unit_test(bce_refuses_what_does_not_fit),
         cmocka_unit_test(bad_label_is_named_and_never_moved),
         cmocka_unit_test(losses_refuse_what_does_not_fit),
         cmocka_unit_test(mse_is_the_mean_sum_or_list_of_squares),

@@ -99,6 +99,46 @@ static void gradients_of_products_are_their_slopes(void **state)
     close_clean(context);
 }
 
+static void a_batch_of_products_is_proved_and_broadcasts_nothing(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    double v[24], want[12];
+    draw_many(v, 24, -2, 2);
+    belay_tensor a = tensor_of(context, BELAY_F64, belay_shape3(2, 3, 4), v);
+    belay_tensor b = tensor_of(context, BELAY_F64, belay_shape3(2, 4, 2), v);
+    read_numbers(belay_matmul(a, b), want, 12);
+    assert_shape(belay_bmm(a, b), belay_shape3(2, 3, 2));
+    assert_numbers("bmm", belay_bmm(a, b), want, 0, 0);
+    const struct {
+        belay_tensor b;
+        belay_code code;
+        const char *what, *shape;
+    } bad[] = {
+        {belay_zeros(context, BELAY_F64, belay_shape2(4, 2)), BELAY_SHAPE_RANK,
+         "bmm takes [batch, rows, inner] and [batch, inner, columns], not 3 and 2 axes", "[4, 2]"},
+        {belay_zeros(context, BELAY_F64, belay_shape3(1, 4, 2)), BELAY_SHAPE_CONTRACT,
+         "a is a batch of 2, b one of 1: bmm broadcasts nothing", "[1, 4, 2]"},
+        {belay_zeros(context, BELAY_F64, belay_shape3(2, 3, 2)), BELAY_SHAPE_CONTRACT,
+         "inner sizes differ: a has 4 columns, b has 3 rows", "[2, 3, 2]"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char text[1024];
+        told[0] = '\0';
+        assert_true(belay_tensor_is_nil(belay_bmm(a, bad[i].b)));
+        snprintf(text, sizeof text,
+                 "belay: %s (%s)\n    op: bmm, called at test_product.c:%d\n"
+                 "    tensors: a [2, 3, 4] f64; b %s f64; on cpu\n"
+                 "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n    try: %s\n",
+                 bad[i].what, belay_code_name(bad[i].code), __LINE__ - 5, bad[i].shape, belay_code_advice(bad[i].code));
+        assert_words_equal(told, text);
+    }
+    told[0] = '\0';
+    assert_true(belay_tensor_is_nil(belay_bmm(a, (belay_tensor){0})));
+    assert_string_equal(told, "");
+    belay_close(context);
+}
+
 /* ---- casts ----------------------------------------------------------------------------------------------------------- */
 
 /* Floats to integers: cut, to the nearest end, NaN to 0; integers wrap; anything but 0 is true. */
@@ -171,6 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_three_loops_in_every_layout_and_dtype),
         cmocka_unit_test(gradients_of_products_are_their_slopes),
+        cmocka_unit_test(a_batch_of_products_is_proved_and_broadcasts_nothing),
         cmocka_unit_test(casts_follow_their_rule_between_every_two_dtypes),
         cmocka_unit_test(gradient_of_a_cast_comes_back_in_the_first_dtype),
     };

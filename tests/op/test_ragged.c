@@ -29,6 +29,11 @@ static belay_tensor by_loss(const batch *b)
 {
     return belay_cross_entropy(b->x, b->ids, &(belay_cross_entropy_options){.reduction = BELAY_SUM});
 }
+static belay_tensor by_nll(const batch *b)
+{
+    belay_nll_loss_options options = {.reduction = BELAY_SUM};
+    return belay_nll_loss(belay_log_softmax(b->x, 1), b->ids, &options);
+}
 
 static const struct row {
     const char *name;
@@ -39,7 +44,7 @@ static const struct row {
     {"embedding", by_embedding, WIDTH, false, false, false}, {"index_select", by_select, WIDTH, false, false, false},
     {"index", by_index, WIDTH, false, false, false},         {"gather", by_gather, 1, false, false, true},
     {"scatter_add", by_scatter, 1, true, false, true},       {"index_add", by_add, WIDTH, true, false, false},
-    {"cross_entropy", by_loss, ROWS, false, true, false},
+    {"cross_entropy", by_loss, ROWS, false, true, false},    {"nll_loss", by_nll, ROWS, false, true, false},
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 

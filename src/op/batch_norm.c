@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batch normalisation.  Running statistics are never written here: what they become waits for the step that commits it
+ * (tensor/advance.h). */
+#include "tensor/advance.h"
+
+#include <inttypes.h>
+
+#include "op/op.h"
+
+enum { X, RUNNING_MEAN, RUNNING_VAR, WEIGHT, BIAS, N_TRACKED, N_GIVEN };
+
+typedef struct batch_norm {
+    belay_context *context;
+    bl_given given[N_GIVEN];
+    belay_batch_norm_options options;
+    belay_shape folded; /* of x: [batch, channels, the rest] */
+} batch_norm;
+
+static belay_tensor tensor_of(const batch_norm *a, int which) { return a->given[which].tensor; }
+static bool is_given(const batch_norm *a, int which) { return !belay_tensor_is_nil(tensor_of(a, which)); }
+
+static bool refuse_option(const batch_norm *a, const char *name, double value, const char *range)
+{
+    bl_prove_refuse(a->context, BELAY_CONF_VALUE, "batch_norm", a->given, N_GIVEN, "%s is %g, outside %s", name,
+                    bl_text_real(value), range);
+    return false;
+}
+
+/* Options, and the shape of x. */
+static bool x_is_legal(batch_norm *a)
+{
+    const belay_batch_norm_options *o = &a->options;
+    belay_shape shape = belay_tensor_shape(tensor_of(a, X));
+    if (!(o->momentum >= 0 && o->momentum <= 1))
+        return refuse_option(a, "momentum", o->momentum, "[0, 1]");
+    if (!(o->eps >= 0 && o->eps - o->eps == 0))
+        return refuse_option(a, "eps", o->eps, "[0, inf)");
+    if (shape.rank < 2) {
+        bl_prove_refuse(a->context, BELAY_SHAPE_RANK, "batch_norm", a->given, N_GIVEN,
+                        "batch_norm takes [batch, channels] or [batch, channels, ...], not %d axes", shape.rank);
+        return false;
+    }
+    return bl_op_fold(a->context, &shape, 1, 2, &a->folded);
+}
+
+/* What is given for each channel: [channels], alive, where x is, in its dtype. */
+static bool factors_fit(const batch_norm *a)
+{
+    const belay_shape wanted = belay_shape1(a->folded.size[1]);
+    for (int k = RUNNING_MEAN; k <= BIAS; k++)
+        if (is_given(a, k) && (!bl_op_is_here(a->context, a->given[k].role, tensor_of(a, k)) ||
+                               !bl_op_has_shape(a->context, "batch_norm", a->given, N_GIVEN, k, &wanted) ||
+                               !bl_op_has_dtype(a->context, "batch_norm", a->given, N_GIVEN, k,
+                                                belay_tensor_dtype(tensor_of(a, k > RUNNING_VAR ? X : RUNNING_MEAN)))))
+            return false;
+    if (is_given(a, RUNNING_MEAN) != is_given(a, RUNNING_VAR)) {
+        bl_prove_refuse(a->context, BELAY_CONF_MISSING, "batch_norm", a->given, N_GIVEN, "%s was given without %s",
+                        a->given[is_given(a, RUNNING_MEAN) ? RUNNING_MEAN : RUNNING_VAR].role,
+                        a->given[is_given(a, RUNNING_MEAN) ? RUNNING_VAR : RUNNING_MEAN].role);
+        return false;
+    }
+    if (!is_given(a, N_TRACKED) && a->options.cumulative)
+        bl_prove_refuse(a->context, BELAY_CONF_MISSING, "batch_norm", a->given, N_GIVEN,
+                        "cumulative statistics need n_tracked, the count of batches");
+    if (!is_given(a, N_TRACKED))
+        return !a->options.cumulative;
+    const belay_shape one = belay_shape0();
+    return bl_op_is_here(a->context, "n_tracked", tensor_of(a, N_TRACKED)) &&
+           bl_op_has_shape(a->context, "batch_norm", a->given, N_GIVEN, N_TRACKED, &one) &&
+           bl_op_has_dtype(a->context, "batch_norm", a->given, N_GIVEN, N_TRACKED, BELAY_I64);
+}
+
+/* Numbers of each channel in this batch, which make its statistics. */
+static int64_t n_numbers(const batch_norm *a) { return a->folded.size[0] * a->folded.size[2]; }
+
+static bool has_variance(const batch_norm *a)
+{
+    if (n_numbers(a) > 1)
+        return true;
+    bl_prove_refuse(a->context, BELAY_SHAPE_CONTRACT, "batch_norm", a->given, N_GIVEN,
+                    "%" PRId64 " value%s for each channel in training: a variance needs two", n_numbers(a),
+                    n_numbers(a) == 1 ? "" : "s");
+    return false;
+}
+
+/* ---- statistics ------------------------------------------------------------------------------------------------------ */
+
+/* One more than the count of batches, which waits for the step; nil after a fault. */
+static belay_tensor count_on(const batch_norm *a)
+{
+    belay_tensor count = bl_advance_get(a->context, tensor_of(a, N_TRACKED));
+    const belay_shape none = belay_shape0(), flat = belay_shape1(1);
+    bl_call call = {.context = a->context, .op = BL_OP_add, .n_in = 2};
+    call.in[0] = count;
+    call.in[1] = bl_launch_fill_like(a->context, count, BELAY_I64, &none, 1);
+    if (!bl_launch_run(&call) || !bl_advance_set(a->context, tensor_of(a, N_TRACKED), call.out[0]))
+        return (belay_tensor){0};
+    return bl_launch_reshape(a->context, call.out[0], &flat);
+}
+
+/* What the running statistics become by this batch, after those before it in the window. */
+static bool track(const batch_norm *a, const belay_tensor stats[2])
+{
+    bl_call call = {.context = a->context, .op = BL_OP_batch_track, .n_in = 5};
+    double n = (double)n_numbers(a);
+    for (int k = 0; k < 2; k++) {
+        belay_tensor now = bl_advance_get(a->context, tensor_of(a, RUNNING_MEAN + k));
+        call.in[k] = stats[k];
+        call.in[2 + k] = bl_launch_contiguous(a->context, now);
+        call.shown[2 + k] = tensor_of(a, RUNNING_MEAN + k);
+        if (belay_tensor_is_nil(call.in[2 + k]))
+            return false;
+    }
+    belay_tensor count = is_given(a, N_TRACKED) ? count_on(a) : (belay_tensor){0};
+    if (belay_tensor_is_nil(count) && is_given(a, N_TRACKED))
+        return false;
+    call.in[4] = a->options.cumulative ? count : (belay_tensor){0};
+    call.params.f[0] = a->options.momentum > 0 ? a->options.momentum : 0.1;
+    call.params.f[1] = n / (n - 1);
+    return bl_launch_run(&call) && bl_advance_set(a->context, tensor_of(a, RUNNING_MEAN), call.out[0]) &&
+           bl_advance_set(a->context, tensor_of(a, RUNNING_VAR), call.out[1]);
+}
+
+/* Mean and variance in f64: of the batch, or the running ones. */
+static bool statistics(const batch_norm *a, belay_tensor x, bool is_batch, belay_tensor stats[2])
+{
+    if (!is_batch) {
+        for (int k = 0; k < 2; k++)
+            stats[k] = bl_launch_cast(a->context, tensor_of(a, RUNNING_MEAN + k), BELAY_F64);
+        return !belay_tensor_is_nil(stats[0]) && !belay_tensor_is_nil(stats[1]);
+    }
+    bl_call call = {.context = a->context, .op = BL_OP_batch_stats, .n_in = 1, .in = {x}, .shown = {tensor_of(a, X)}};
+    if (!bl_launch_run(&call))
+        return false;
+    stats[0] = call.out[0];
+    stats[1] = call.out[1];
+    return !a->options.training || !is_given(a, RUNNING_MEAN) || track(a, stats);
+}
+
+/* Everything lies where x does, as under place move; weights and x in the dtype that autocast asks for. */
+static bool bring(batch_norm *a)
+{
+    belay_tensor at[] = {tensor_of(a, X), tensor_of(a, WEIGHT), tensor_of(a, BIAS)};
+    static const char *const role[] = {"x", "weight", "bias"};
+    if (!bl_op_autocast(a->context, BL_OP_batch_norm, at, 3) || !bl_op_meet(a->context, "batch_norm", role, at, 3))
+        return false;
+    a->given[X].tensor = at[0];
+    a->given[WEIGHT].tensor = at[1];
+    a->given[BIAS].tensor = at[2];
+    return true;
+}
+
+belay_tensor belay_batch_norm(belay_tensor x, belay_tensor running_mean, belay_tensor running_var, belay_tensor weight,
+                              belay_tensor bias, const belay_batch_norm_options *options)
+{
+    static const belay_batch_norm_options none = {0};
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    if (context == NULL || bl_slot_use(context, x) == NULL)
+        return (belay_tensor){0};
+    const belay_batch_norm_options *o = options != NULL ? options : &none;
+    batch_norm a = {.context = context,
+                    .given = {{"x", x},
+                              {"running_mean", running_mean},
+                              {"running_var", running_var},
+                              {"weight", weight},
+                              {"bias", bias},
+                              {"n_tracked", o->n_tracked}},
+                    .options = *o};
+    bool is_batch = o->training || belay_tensor_is_nil(running_mean);
+    belay_tensor stats[2];
+    belay_shape shape = belay_tensor_shape(x);
+    if (!x_is_legal(&a) || !bring(&a) || !factors_fit(&a) || (is_batch && !has_variance(&a)))
+        return (belay_tensor){0};
+    bl_call call = {.context = context, .op = BL_OP_batch_norm, .n_in = 5};
+    call.in[0] = bl_op_reshape(context, tensor_of(&a, X), &a.folded);
+    if (belay_tensor_is_nil(call.in[0]) || !statistics(&a, call.in[0], is_batch, stats))
+        return (belay_tensor){0};
+    call.in[1] = stats[0];
+    call.in[2] = stats[1];
+    for (int k = 0; k < 2; k++)
+        if (is_given(&a, WEIGHT + k)) {
+            call.in[3 + k] = bl_op_contiguous(context, tensor_of(&a, WEIGHT + k));
+            if (belay_tensor_is_nil(call.in[3 + k]))
+                return (belay_tensor){0};
+        }
+    call.shown[0] = x;
+    call.params.f[0] = o->eps > 0 ? o->eps : 1e-5;
+    call.params.i[1] = is_batch;
+    return bl_op_reshape(context, bl_op_run(&call), &shape);
+}
