@@ -35,8 +35,8 @@ typedef struct bl_storage {
     int64_t flights; /* launches whose faults are told by its values: its memory outlives its holders by them */
     int place;       /* of the context: the device that it lies on */
     bl_uses *uses;   /* who used it last; NULL on a synchronous device */
-    struct bl_loan *loan; /* shared with another library (tensor/loan.h); NULL: with none */
     struct bl_storage *next_free;
+    struct bl_loan *loan; /* of memory shared with another library; NULL: of none */
 } bl_storage;
 
 enum { BL_OWNER_NONE = 0, BL_OWNER_OBJECT = -1 }; /* else the depth of the scope, from 1 */

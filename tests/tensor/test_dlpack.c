@@ -484,10 +484,11 @@ static void what_was_lent_to_be_read_is_never_written(void **state)
                 told_try(BELAY_LIFE_READ_ONLY));
     belay_tensor flat = belay_view(x, belay_shape1(6));
     belay_launch(context, &overwrite, &(belay_launch_options){.n_items = 6, .operand = {flat}});
-    told_expect("belay: tensor scores [6] f32 was to be written, in memory that was lent to be read only "
-                "(life.read_only)\n    op: overwrite, called at here\n    tensors: scores [6] f32 (output); on cpu\n" TOLD_START
-                "%s",
-                told_try(BELAY_LIFE_READ_ONLY));
+    told_expect(
+        "belay: tensor scores [6] f32 was to be written, in memory that was lent to be read only "
+        "(life.read_only)\n    op: overwrite, called at here\n    tensors: scores [6] f32 (output); on cpu\n" TOLD_START
+        "%s",
+        told_try(BELAY_LIFE_READ_ONLY));
     assert_null(belay_tensor_to_dlpack(x));
     told_expect("belay: memory that was lent to be read only was to be lent on by a struct that cannot say so "
                 "(life.read_only)\n    called at: here\n" TOLD_START
