@@ -9,9 +9,9 @@
 #ifndef BELAY_TRAIN_H
 #define BELAY_TRAIN_H
 
+#include <belay/amp.h>
 #include <belay/data.h>
 #include <belay/nn.h>
-#include <belay/optim.h>
 #include <signal.h>
 
 #ifdef __cplusplus
@@ -69,6 +69,8 @@ typedef struct belay_train_options {
     int64_t workers;               /* threads that fill batches ahead (0) */
     uint64_t seed;                 /* of the order (the context's seed) */
     double label_smoothing;        /* share of each target that is spread over all classes */
+    belay_dtype autocast;          /* BELAY_BF16 or BELAY_F16: each forward and its loss run under it (f32: off) */
+    belay_grad_scaler *scaler;     /* scales the losses, goes into the checkpoint (none) */
     int64_t patience;              /* stop after so many epochs without a better one (0: never) */
     belay_on_fault on_fault;       /* (SKIP) */
     int64_t max_faults;            /* end the run when more micro-batches than this fault (100); -1: when one does */

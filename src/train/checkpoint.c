@@ -72,6 +72,12 @@ belay_code bl_checkpoint_add_optimizer(bl_checkpoint *list, belay_context *conte
     return BELAY_OK;
 }
 
+belay_code bl_checkpoint_add_scaler(bl_checkpoint *list, belay_context *context, const belay_grad_scaler *scaler,
+                                    bl_error *error)
+{
+    return add_tensor(list, context, "belay.scaler.", "state", belay_grad_scaler_state(scaler), error);
+}
+
 belay_code bl_checkpoint_add_scalar(bl_checkpoint *list, const char *name, belay_dtype dtype, void *host,
                                     bl_error *error)
 {

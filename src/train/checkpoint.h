@@ -29,6 +29,8 @@ void bl_checkpoint_fini(bl_checkpoint *list);
 BL_MUST_USE belay_code bl_checkpoint_add_model(bl_checkpoint *list, belay_module *model, bl_error *error);
 BL_MUST_USE belay_code bl_checkpoint_add_optimizer(bl_checkpoint *list, belay_context *context,
                                                    const belay_optimizer *optimizer, bl_error *error);
+BL_MUST_USE belay_code bl_checkpoint_add_scaler(bl_checkpoint *list, belay_context *context,
+                                                const belay_grad_scaler *scaler, bl_error *error);
 /* A scalar of 8 bytes at `host`: i64 or f64. */
 BL_MUST_USE belay_code bl_checkpoint_add_scalar(bl_checkpoint *list, const char *name, belay_dtype dtype, void *host,
                                                 bl_error *error);

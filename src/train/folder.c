@@ -166,7 +166,8 @@ static belay_code check_words(bl_trainer *t, const bl_safetensors *file, const c
 static belay_code list_all(bl_checkpoint *list, bl_trainer *t, bl_error *error)
 {
     TRY(bl_checkpoint_add_model(list, t->model, error));
-    return bl_checkpoint_add_optimizer(list, t->context, t->optimizer, error);
+    TRY(bl_checkpoint_add_optimizer(list, t->context, t->optimizer, error));
+    return t->options.scaler != NULL ? bl_checkpoint_add_scaler(list, t->context, t->options.scaler, error) : BELAY_OK;
 }
 
 /* The small ones first: a file of another run changes nothing. */

@@ -19,6 +19,7 @@ typedef struct job {
     belay_dataset *data, *valid;
     belay_module *model;
     belay_optimizer *optimizer;
+    belay_grad_scaler *scaler; /* NULL: none */
     bl_text settings_text, description;
     char *journal, *trace;
     bl_train_resume resume;
@@ -182,6 +183,8 @@ static belay_code make_optimizer(job *j)
         j->optimizer = belay_adamw(j->model, &adam);
     else
         j->optimizer = belay_adam(j->model, &adam);
+    if (s->amp == BL_AMP_F16)
+        j->scaler = belay_grad_scaler_new(j->context, NULL);
     return j->watch.first;
 }
 
@@ -192,6 +195,8 @@ static belay_code train(job *j)
     static const belay_on_fault policies[] = {[BL_ON_FAULT_SKIP] = BELAY_ON_FAULT_SKIP,
                                               [BL_ON_FAULT_REDO] = BELAY_ON_FAULT_REDO,
                                               [BL_ON_FAULT_STOP] = BELAY_ON_FAULT_STOP};
+    static const belay_dtype autocasts[] = {
+        [BL_AMP_OFF] = BELAY_F32, [BL_AMP_BF16] = BELAY_BF16, [BL_AMP_F16] = BELAY_F16};
     const bl_settings *s = j->settings;
     bl_train_watch_fini(&j->watch);
     return belay_train(j->model, j->optimizer, j->data,
@@ -202,6 +207,8 @@ static belay_code train(job *j)
                                               .drop_last = s->drop_last,
                                               .workers = s->workers,
                                               .label_smoothing = s->label_smoothing,
+                                              .autocast = autocasts[s->amp],
+                                              .scaler = j->scaler,
                                               .patience = s->patience,
                                               .on_fault = policies[s->on_fault],
                                               .max_faults = s->max_faults > 0 ? s->max_faults : -1,

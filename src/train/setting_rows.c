@@ -11,6 +11,7 @@ static const char *const choices_TOKENS[] = {BL_CHOICES_TOKENS(X) NULL};
 static const char *const choices_MODEL[] = {BL_CHOICES_MODEL(X) NULL};
 static const char *const choices_OPTIMIZER[] = {BL_CHOICES_OPTIMIZER(X) NULL};
 static const char *const choices_SCHEDULE[] = {BL_CHOICES_SCHEDULE(X) NULL};
+static const char *const choices_AMP[] = {BL_CHOICES_AMP(X) NULL};
 static const char *const choices_INDEX_POLICY[] = {BL_CHOICES_INDEX_POLICY(X) NULL};
 static const char *const choices_ON_FAULT[] = {BL_CHOICES_ON_FAULT(X) NULL};
 static const char *const choices_SYNC_DEBUG[] = {BL_CHOICES_SYNC_DEBUG(X) NULL};

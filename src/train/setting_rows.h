@@ -19,6 +19,7 @@
     X(SCHEDULE, COSINE, "cosine") X(SCHEDULE, STEP, "step") X(SCHEDULE, LINEAR, "linear")
 #define BL_CHOICES_INDEX_POLICY(X)                                                                                     \
     X(INDEX_POLICY, RAISE, "raise") X(INDEX_POLICY, CLAMP, "clamp") X(INDEX_POLICY, ZERO, "zero")
+#define BL_CHOICES_AMP(X)        X(AMP, OFF, "off") X(AMP, BF16, "bf16") X(AMP, F16, "f16")
 #define BL_CHOICES_SYNC_DEBUG(X) X(SYNC_DEBUG, OFF, "off") X(SYNC_DEBUG, WARN, "warn") X(SYNC_DEBUG, ERROR, "error")
 #define BL_CHOICES_MEMORY_MODE(X)                                                                                      \
     X(MEMORY_MODE, POOL, "pool") X(MEMORY_MODE, REDZONE, "redzone") X(MEMORY_MODE, EXACT, "exact")
@@ -32,6 +33,7 @@ enum { BL_CHOICES_OPTIMIZER(X) BL_N_OPTIMIZER };
 enum { BL_CHOICES_SCHEDULE(X) BL_N_SCHEDULE };
 enum { BL_CHOICES_INDEX_POLICY(X) BL_N_INDEX_POLICY };
 enum { BL_CHOICES_ON_FAULT(X) BL_N_ON_FAULT };
+enum { BL_CHOICES_AMP(X) BL_N_AMP };
 enum { BL_CHOICES_SYNC_DEBUG(X) BL_N_SYNC_DEBUG };
 enum { BL_CHOICES_MEMORY_MODE(X) BL_N_MEMORY_MODE };
 #undef X

@@ -39,6 +39,11 @@ static belay_code set_options(bl_trainer *t, const belay_train_options *given)
     if (!(o->label_smoothing >= 0 && o->label_smoothing < 1))
         return bl_error_set(&t->error, BELAY_CONF_VALUE, "label_smoothing is %g, it must be from 0 to below 1",
                             bl_text_real(o->label_smoothing));
+    if (o->autocast != BELAY_F32 && o->autocast != BELAY_BF16 && o->autocast != BELAY_F16)
+        return bl_error_set(&t->error, BELAY_CONF_VALUE, "autocast is %s, it must be bf16, f16, or f32 for none",
+                            belay_dtype_name(o->autocast));
+    if (o->scaler != NULL && !belay_tensor_is_alive(belay_grad_scaler_state(o->scaler)))
+        return bl_error_set(&t->error, BELAY_CONF_VALUE, "the loss scale of a training is nil: it could not be made");
     if ((int)o->on_fault < 0 || o->on_fault > BELAY_ON_FAULT_STOP)
         return bl_error_set(&t->error, BELAY_CONF_VALUE, "on_fault is %d, which is no policy", (int)o->on_fault);
     return BELAY_OK;

@@ -18,12 +18,14 @@ static bool run_micro_batch(bl_trainer *t, const belay_batch *batch, bl_train_fi
     if (*faulted)
         return false;
     belay_scope scope = belay_scope_open(t->context);
+    belay_autocast cast = belay_autocast_open(t->context, t->options.autocast);
     belay_tensor logits = belay_forward(t->model, batch->tokens); /* [batch, classes] */
     belay_tensor loss = belay_cross_entropy(belay_tensor_name_set(logits, "logits"), batch->labels, &t->loss);
+    belay_autocast_close(cast);
     if (!*faulted && belay_tensor_is_nil(loss))
         bl_context_raise(t->context, BELAY_CONF_VALUE, "the model's forward gave no tensor and no fault");
     if (!*faulted)
-        belay_backward(loss);
+        belay_backward(t->options.scaler != NULL ? belay_grad_scaler_scale(t->options.scaler, loss) : loss);
     if (!*faulted)
         bl_train_measure(t->context, logits, loss, batch->labels, NULL, &t->room, figures, NULL);
     belay_scope_close(scope);
@@ -148,6 +150,16 @@ static int64_t count_good(const bl_trainer *t)
     return n;
 }
 
+static void step(bl_trainer *t)
+{
+    if (t->options.scaler == NULL) {
+        belay_optimizer_step(t->optimizer);
+        return;
+    }
+    belay_grad_scaler_step(t->options.scaler, t->optimizer);
+    belay_grad_scaler_update(t->options.scaler);
+}
+
 /* One update by the mean gradient of the good micro-batches. */
 static belay_code apply(bl_trainer *t, const bl_train_figures *figures)
 {
@@ -157,7 +169,7 @@ static belay_code apply(bl_trainer *t, const bl_train_figures *figures)
         return BELAY_OK;
     }
     belay_optimizer_divisor_set(t->optimizer, (double)n_good);
-    belay_optimizer_step(t->optimizer);
+    step(t);
     bool is_applied = belay_optimizer_is_applied(t->optimizer); /* waits: what it was refused for is told then */
     TRY(bl_train_record(t, "step dropped"));
     if (t->watch.fatal != BELAY_OK)
