@@ -3,7 +3,7 @@
 # What is installed works from wherever it is moved to, outside of the tree: the README's program and the installed
 # examples build shared and static, through pkg-config and through the CMake package, and run.
 # usage: consumer.sh BUILD_FOLDER
-set -euo pipefail
+set -Eeuo pipefail
 build=$1
 readme=$PWD/README.md
 work=$(mktemp -d)
@@ -31,7 +31,7 @@ export PKG_CONFIG_PATH
 libraries=$(pkg-config --variable=libdir belay)
 
 step='making sure that no installed text knows where it was built or installed'
-! grep -rIl -e "$build" -e "$work/first" "$prefix"
+if grep -rIl -e "$build" -e "$work/first" "$prefix"; then false; fi
 step='reading belay.pc: Cflags must keep return addresses'
 pkg-config --cflags belay | grep -q -e -fno-optimize-sibling-calls
 step='reading the soname'
@@ -92,10 +92,11 @@ step='asking the CMake package for what it is not'
 mkdir asked
 ask() { # the arguments of find_package, words of the answer
     printf 'cmake_minimum_required(VERSION 3.16)\nproject(asked LANGUAGES C)\nfind_package(belay %s)\n' "$1" >asked/CMakeLists.txt
-    ! cmake -S asked -B asked/build -DCMAKE_PREFIX_PATH="$prefix" >asked/said 2>&1
+    rm -rf asked/build
+    if cmake -S asked -B asked/build -DCMAKE_PREFIX_PATH="$prefix" >asked/said 2>&1; then false; fi
     tr -s ' \n' ' ' <asked/said | grep -qF "$2" || { cat asked/said; false; }
 }
 ask '9.0 REQUIRED' 'requested version "9.0"'
 ask 'REQUIRED COMPONENTS cuda' 'no component cuda'
-PKG_CONFIG=/bin/false PKG_CONFIG_EXECUTABLE=/bin/false ask 'REQUIRED COMPONENTS nonsense' 'no component nonsense'
+PKG_CONFIG=/bin/false ask 'REQUIRED COMPONENTS static' 'pkg-config is not there'
 echo 'the program of README.md and the installed examples were built four ways and ran without a fault'

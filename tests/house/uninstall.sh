@@ -3,7 +3,7 @@
 # An installation into an empty root, by DESTDIR and by prefix, is taken away to the last file and folder; what was there
 # before, or came beside it, stays.
 # usage: uninstall.sh BUILD_FOLDER
-set -euo pipefail
+set -Eeuo pipefail
 build=$1
 work=$(mktemp -d)
 for record in install_manifest.txt install_folders.txt; do
