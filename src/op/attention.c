@@ -53,13 +53,13 @@ static belay_tensor fold(belay_context *context, belay_tensor x, const belay_sha
 
 belay_tensor belay_attention(belay_tensor q, belay_tensor k, belay_tensor v, const belay_attention_options *options)
 {
-    const belay_tensor in[] = {q, k, v};
+    belay_tensor in[] = {q, k, v};
     belay_context *context = bl_op_context(in, 3);
     BL_ENTER(context);
     if (context == NULL || !bl_op_is_here(context, "q", q) || !bl_op_is_here(context, "k", k) ||
-        !bl_op_is_here(context, "v", v))
+        !bl_op_is_here(context, "v", v) || !bl_op_autocast(context, BL_OP_attention, in, 3))
         return (belay_tensor){0};
-    const bl_given given[] = {{"q", q}, {"k", k}, {"v", v}};
+    const bl_given given[] = {{"q", in[0]}, {"k", in[1]}, {"v", in[2]}};
     const belay_shape shape[] = {belay_tensor_shape(q), belay_tensor_shape(k), belay_tensor_shape(v)};
     double scale = options != NULL ? options->scale : 0;
     if (!is_legal(context, given, shape, scale))

@@ -3,6 +3,8 @@
  * arithmetic by primitives, across the borders of its blocks; its bits, its memory, and what it refuses. */
 #include "op/numbers.h"
 
+#include <belay/amp.h>
+
 #include "device/cpu/attention.h"
 #include "tensor/place.h"
 
@@ -268,6 +270,28 @@ static void no_matrix_of_all_scores_is_ever_in_memory(void **state)
     }
 }
 
+static void under_autocast_it_is_the_attention_of_16_bit_operands(void **state)
+{
+    (void)state;
+    static double want[MOST];
+    const sizes s = {2, 9, 9, 4, 4, true};
+    belay_context *context = open_with(1);
+    belay_tensor in[3], cast[3];
+    for (int k = 0; k < 3; k++) {
+        draw_many(q_of, 2 * 9 * 4, -1, 1);
+        in[k] = tensor_of(context, BELAY_F32, belay_shape3(2, 9, 4), q_of);
+        cast[k] = belay_cast(in[k], BELAY_BF16);
+    }
+    int64_t n = read_numbers(attend(&s, cast[0], cast[1], cast[2]), want, MOST);
+    assert_int_equal(n, 2 * 9 * 4);
+    belay_autocast region = belay_autocast_open(context, BELAY_BF16);
+    belay_tensor y = attend(&s, in[0], cast[1], in[2]);
+    belay_autocast_close(region);
+    assert_int_equal(belay_tensor_dtype(y), BELAY_BF16);
+    assert_numbers("autocast", y, want, 0, 0);
+    close_clean(context);
+}
+
 /* ---- refused --------------------------------------------------------------------------------------------------------- */
 
 #define REFUSED(call, headline, tensors, code)                                                                         \
@@ -322,6 +346,7 @@ int main(void)
         cmocka_unit_test(gradients_are_those_of_the_primitives),
         cmocka_unit_test(bits_depend_neither_on_threads_nor_on_who_owns_what),
         cmocka_unit_test(no_matrix_of_all_scores_is_ever_in_memory),
+        cmocka_unit_test(under_autocast_it_is_the_attention_of_16_bit_operands),
         cmocka_unit_test(what_does_not_fit_together_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
