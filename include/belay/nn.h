@@ -267,6 +267,26 @@ BELAY_API belay_module *belay_gru_module(belay_context *context, const belay_gru
 BELAY_API belay_lstm_result belay_lstm_module_run(belay_module *lstm, belay_tensor x, belay_tensor h0, belay_tensor c0);
 BELAY_API belay_gru_result belay_gru_module_run(belay_module *gru, belay_tensor x, belay_tensor h0);
 
+/* ---- convolutions and pools ------------------------------------------------------------------------------------------ */
+
+typedef struct belay_conv_module_options {
+    int64_t in, out;                            /* required: channels */
+    int64_t kernel[2];                          /* required; conv1d uses the first of each of these */
+    int64_t stride[2], padding[2], dilation[2]; /* as belay_conv_options */
+    bool no_bias;
+    belay_dtype dtype;
+} belay_conv_module_options;
+/* [batch, in, time] -> [batch, out, positions], and with rows and columns.  weight [out, in, kernel ...] and bias [out]
+ * from U(-1/sqrt(n), 1/sqrt(n)), n = in times the kernel's taps. */
+BELAY_API belay_module *belay_conv1d_module(belay_context *context, const belay_conv_module_options *options);
+BELAY_API belay_module *belay_conv2d_module(belay_context *context, const belay_conv_module_options *options);
+
+/* As belay_max_pool1d and the others; they have no parameters. */
+BELAY_API belay_module *belay_max_pool1d_module(belay_context *context, const belay_pool_options *options);
+BELAY_API belay_module *belay_max_pool2d_module(belay_context *context, const belay_pool_options *options);
+BELAY_API belay_module *belay_avg_pool1d_module(belay_context *context, const belay_pool_options *options);
+BELAY_API belay_module *belay_avg_pool2d_module(belay_context *context, const belay_pool_options *options);
+
 /* ---- attention and GPT-2 --------------------------------------------------------------------------------------------- */
 
 typedef struct belay_multihead_attention_module_options {

@@ -224,6 +224,44 @@ typedef struct belay_attention_options {
 BELAY_API belay_tensor belay_attention(belay_tensor q, belay_tensor k, belay_tensor v,
                                        const belay_attention_options *options);
 
+/* ---- convolutions and pools ------------------------------------------------------------------------------------------ */
+
+/* Of each axis that the windows slide along; a convolution or pool over one axis uses the first number. */
+typedef struct belay_conv_options {
+    int64_t stride[2];   /* 0: 1 */
+    int64_t padding[2];  /* zeros on each side */
+    int64_t dilation[2]; /* between the taps; 0: 1 */
+} belay_conv_options;
+
+/* x [batch, in, time], weight [out, in, kernel], bias [out] or nil -> [batch, out, positions], where positions =
+ * (time + 2 padding - dilation (kernel - 1) - 1) / stride + 1, rounded down:
+ *   y[b, o, p] = bias[o] + sum over c and k of weight[o, c, k] x[b, c, p stride - padding + k dilation].
+ * As products over columns of at most 2^20 elements (or in times the kernel's, where that is more) at a time: Chellapilla,
+ * Puri and Simard (2006).  Faults: shape.rank, shape.contract (also where no window fits), type.dtype, conf.value. */
+BELAY_API belay_tensor belay_conv1d(belay_tensor x, belay_tensor weight, belay_tensor bias,
+                                    const belay_conv_options *options);
+/* The same over rows and columns: x [batch, in, rows, columns], weight [out, in, kernel rows, kernel columns]. */
+BELAY_API belay_tensor belay_conv2d(belay_tensor x, belay_tensor weight, belay_tensor bias,
+                                    const belay_conv_options *options);
+
+typedef struct belay_pool_options {
+    int64_t kernel[2];  /* required */
+    int64_t stride[2];  /* 0: the kernel */
+    int64_t padding[2]; /* at most half of the kernel */
+    bool exclude_pad;   /* means: padding does not count */
+} belay_pool_options;
+
+/* The largest of each window over the last axis, or the last two, of x [..., time] or [..., rows, columns]; padding is
+ * less than everything, a NaN more.  `indices` (may be NULL) gets where it first stands in its row or image, as i64.  The
+ * gradient goes to that element; the indices are tested again on the way back.  Faults: shape.rank, shape.contract (no
+ * window fits), conf.value, index.range. */
+BELAY_API belay_tensor belay_max_pool1d(belay_tensor x, const belay_pool_options *options, belay_tensor *indices);
+BELAY_API belay_tensor belay_max_pool2d(belay_tensor x, const belay_pool_options *options, belay_tensor *indices);
+
+/* The mean of each window; padding counts as zeros unless it is excluded. */
+BELAY_API belay_tensor belay_avg_pool1d(belay_tensor x, const belay_pool_options *options);
+BELAY_API belay_tensor belay_avg_pool2d(belay_tensor x, const belay_pool_options *options);
+
 /* ---- shapes ---------------------------------------------------------------------------------------------------------- */
 
 /* The same elements in another shape; one size may be -1.  Of x itself when it is row-major, else of a copy: what

@@ -51,7 +51,7 @@ typedef struct golden_op {
 
 /* Tables, each ended by an op without name. */
 extern const golden_op golden_map_ops[], golden_shape_ops[], golden_row_ops[], golden_index_ops[], golden_lstm_ops[],
-    golden_optim_ops[], golden_attention_ops[], golden_train_ops[];
+    golden_optim_ops[], golden_attention_ops[], golden_train_ops[], golden_conv_ops[];
 
 /* ---- options ---- */
 

@@ -15,8 +15,9 @@
 #include "base/text.h"
 #include "golden/golden.h"
 
-static const golden_op *const tables[] = {golden_map_ops,  golden_shape_ops, golden_row_ops,       golden_index_ops,
-                                          golden_lstm_ops, golden_optim_ops, golden_attention_ops, golden_train_ops};
+static const golden_op *const tables[] = {golden_map_ops,       golden_shape_ops, golden_row_ops,
+                                          golden_index_ops,     golden_lstm_ops,  golden_optim_ops,
+                                          golden_attention_ops, golden_train_ops, golden_conv_ops};
 
 static const golden_op *find_op(const char *name)
 {

@@ -66,7 +66,12 @@ static inline int64_t symbol_size(const row_inputs *r, char letter, int64_t othe
 }
 
 /* Ids and labels stay below V, or N where the row has no V. */
-static inline int64_t index_bound(const row_inputs *r) { return symbol_size(r, 'V', symbol_size(r, 'N', 2)); }
+static inline int64_t index_bound(const row_inputs *r)
+{
+    if (r->op == BL_OP_max_pool_grad)
+        return symbol_size(r, 'H', 1) * symbol_size(r, 'W', 1);
+    return symbol_size(r, 'V', symbol_size(r, 'N', 2));
+}
 
 /* What the options of every row can be at once. */
 static inline bl_params row_params(const row_inputs *r)
@@ -183,6 +188,11 @@ static inline void sizes_ragged(int op, int64_t size[8])
     memcpy(size, ragged, sizeof ragged);
     if (row_is_map(op))
         size[0] = 71;
+    /* Windows lie within what they slide over: positions, and a kernel's taps. */
+    if (op == BL_OP_max_pool || op == BL_OP_avg_pool)
+        size[4] = size[2];
+    if (op == BL_OP_conv_columns)
+        size[4] = size[5] = 3;
 }
 
 #endif
