@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* belay info: what this build and this machine offer. */
+#include <belay/dlpack_abi.h>
+
 #include <omp.h>
 #include <string.h>
 #include <unistd.h>
@@ -86,6 +88,8 @@ static void tell_libraries(bl_cli *cli)
     line(cli, object, "jansson", jansson_version_str());
     line(cli, object, "utf8proc", utf8proc_version());
     line(cli, object, "unicode", utf8proc_unicode_version());
+    snprintf(words, sizeof words, "%d.%d", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+    line(cli, object, "dlpack", words);
 #ifdef BL_HAVE_LIBDW
     snprintf(words, sizeof words, "0.%d", _ELFUTILS_VERSION);
     line(cli, object, "libdw", words);

@@ -61,7 +61,7 @@ typedef struct bl_left {
     bool is_pages;
 } bl_left;
 /* Takes a block that is in use off the pool's books, for good; its zones are looked at for the last time. */
-void bl_pool_leave(bl_pool *pool, void *block, int64_t n_bytes, bl_left *out);
+void bl_pool_leave(bl_pool *pool, void *address, int64_t n_bytes, bl_left *out);
 /* Gives the bytes back to the source, which must still be there: the host's always is, on any thread. */
 void bl_left_give(const bl_left *left);
 
