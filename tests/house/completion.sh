@@ -46,12 +46,12 @@ expect "$(printf '%s\n' "${commands[@]}" | sorted)" belay help ''
 expect '' belay help train ''
 expect '' belay nothing ''
 for command in "${commands[@]}"; do
-    options=$("$belay" "$command" --help | sed -n 's/^  \(--\{0,1\}[a-z][a-z-]*\).*/\1/p' | sorted)
+    options=$("$belay" "$command" --help | sed -n 's/^  \(--\{0,1\}[a-z][a-z0-9-]*\).*/\1/p' | sorted)
     expect "$options" belay "$command" -
     # Choices stand in --help as a|b|c.
     while read -r option choices; do
         expect "$(tr '|' '\n' <<<"$choices" | sorted)" belay "$command" "$option" ''
-    done < <("$belay" "$command" --help | sed -n 's/^  \(--[a-z-]*\) \([a-z]*|[a-z|]*\).*/\1 \2/p')
+    done < <("$belay" "$command" --help | sed -n 's/^  \(--[a-z0-9-]*\) \([a-z0-9]*|[a-z0-9|]*\).*/\1 \2/p')
 done
 files=$(printf '%s\n' run 'a folder' words.tsv 'two words.tsv' | sorted)
 expect 'lstm' belay train words.tsv --model ls

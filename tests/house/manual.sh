@@ -48,7 +48,7 @@ for command in "${commands[@]}"; do
     "$belay" "$command" --help >"$work/help"
     squeeze <"$work/page" >"$work/page.words"
     # Each option with what stands for its value, alone on its line.
-    sed -n 's/^  \(--\{0,1\}[a-z][a-z-]*\( [^ ]\{1,\}\)\{0,1\}\)\(  .*\)\{0,1\}$/\1/p' "$work/help" >"$work/options"
+    sed -n 's/^  \(--\{0,1\}[a-z][a-z0-9-]*\( [^ ]\{1,\}\)\{0,1\}\)\(  .*\)\{0,1\}$/\1/p' "$work/help" >"$work/options"
     while IFS= read -r option; do
         n_options=$((n_options + 1))
         grep -qE "^ +${option//|/\\|}( |$)" "$work/page" || complain "$page lacks $option"
