@@ -383,24 +383,22 @@ static void options_out_of_range_are_named(void **state)
 {
     (void)state;
     static const char *const words[] = {
-        "belay: embed of multihead_attention is 0: it must be at least 1 (conf.value)\n",
-        "belay: heads of multihead_attention is 4, which does not divide embed, 6 (conf.value)\n",
-        "belay: heads of multihead_attention is 0: it must be at least 1 (conf.value)\n",
-        "belay: embed of multihead_attention is 9223372036854775806: three times that is above 2^63 - 1 "
-        "(size.overflow)\n",
-        "belay: width of transformer_block is 0: it must be at least 1 (conf.value)\n",
-        "belay: heads of transformer_block is 2, which does not divide width, 9 (conf.value)\n",
-        "belay: layers of transformer_block is -1: it must be at least 1 (conf.value)\n",
-        "belay: width of transformer_block is 9223372036854775806: four times that is above 2^63 - 1 "
-        "(size.overflow)\n",
-        "belay: heads of gpt2 is 7, which does not divide width, 768 (conf.value)\n",
-        "belay: vocabulary of gpt2 is -5: it must be at least 1 (conf.value)\n",
-        "belay: dropout of gpt2 is 1, outside [0, 1) (conf.value)\n",
+        "embed of multihead_attention is 0: it must be at least 1 (conf.value)\n",
+        "heads of multihead_attention is 4, which does not divide embed, 6 (conf.value)\n",
+        "heads of multihead_attention is 0: it must be at least 1 (conf.value)\n",
+        "embed of multihead_attention is 9223372036854775806: three times that is above 2^63 - 1 (size.overflow)\n",
+        "width of transformer_block is 0: it must be at least 1 (conf.value)\n",
+        "heads of transformer_block is 2, which does not divide width, 9 (conf.value)\n",
+        "layers of transformer_block is -1: it must be at least 1 (conf.value)\n",
+        "width of transformer_block is 9223372036854775806: four times that is above 2^63 - 1 (size.overflow)\n",
+        "heads of gpt2 is 7, which does not divide width, 768 (conf.value)\n",
+        "vocabulary of gpt2 is -5: it must be at least 1 (conf.value)\n",
+        "dropout of gpt2 is 1, outside [0, 1) (conf.value)\n",
     };
     for (int i = 0; i < (int)(sizeof words / sizeof words[0]); i++) {
         belay_context *context = told_open();
         assert_true(belay_module_is_nil(refused_module(context, i)));
-        assert_ptr_equal(strstr(told(), words[i]), told());
+        assert_ptr_equal(strstr(told(), words[i]), told() + strlen("belay: "));
         assert_int_equal(belay_n_faults(context), 1);
         assert_int_not_equal(belay_close(context), 0);
     }

@@ -56,7 +56,8 @@ static void draw_eighths(double *v, int64_t n)
 
 static belay_tensor attend(const sizes *s, belay_tensor q, belay_tensor k, belay_tensor v)
 {
-    return belay_attention(q, k, v, &(belay_attention_options){.causal = s->causal, .scale = given_scale});
+    const belay_attention_options options = {.causal = s->causal, .scale = given_scale};
+    return belay_attention(q, k, v, &options);
 }
 
 /* Inside of one block, over its borders, and without rows, keys, widths or heads. */

@@ -141,10 +141,12 @@ static void prefix_masks_and_a_tied_head_may_be_there_or_not(void **state)
     }
 }
 
-static void expect_refusal(int line, belay_code code, const char *what)
+/* "'<path>' <words>", or the words alone. */
+static void expect_refusal(int line, belay_code code, const char *path, const char *words)
 {
     char full[512];
-    snprintf(full, sizeof full, what, written);
+    const char *quote = path[0] != '\0' ? "'" : "", *space = path[0] != '\0' ? " " : "";
+    snprintf(full, sizeof full, "%s%s%s%s%s", quote, path, quote, space, words);
     told_expect("belay: %s (%s)\n    called at: test_gpt2.c:%d\n" TOLD_START "%s", full, belay_code_name(code), line,
                 told_try(code));
 }
@@ -170,14 +172,13 @@ static void what_does_not_fit_is_named_and_no_weight_changes(void **state)
         change change;
         const char *words;
     } all[] = {
-        {{.left_out = "h.1.ln_2.bias"}, "'%s' does not hold 'h.1.ln_2.bias', which the model has"},
-        {{.left_out = "wte.weight"}, "'%s' holds 'wpe.weight', which the model does not have"},
-        {{.renamed = "h.0.mlp.c_fc.bias"}, "'%s' holds 'h.0.attn.rotary', which the model does not have"},
+        {{.left_out = "h.1.ln_2.bias"}, "does not hold 'h.1.ln_2.bias', which the model has"},
+        {{.left_out = "wte.weight"}, "holds 'wpe.weight', which the model does not have"},
+        {{.renamed = "h.0.mlp.c_fc.bias"}, "holds 'h.0.attn.rotary', which the model does not have"},
         {{.prefixed = true, .turned = "h.0.mlp.c_fc.weight"},
-         "'%s' holds 'transformer.h.0.mlp.c_fc.weight' as [96, 24] F32, the model has it as [24, 96] F32"},
-        {{.widened = "h.1.attn.c_attn.bias"},
-         "'%s' holds 'h.1.attn.c_attn.bias' as [36] F64, the model has it as [72] F32"},
-        {{.other_head = true}, "'%s' holds a head of its own, 'lm_head.weight'; the model's is its 'wte.weight'"},
+         "holds 'transformer.h.0.mlp.c_fc.weight' as [96, 24] F32, the model has it as [24, 96] F32"},
+        {{.widened = "h.1.attn.c_attn.bias"}, "holds 'h.1.attn.c_attn.bias' as [36] F64, the model has it as [72] F32"},
+        {{.other_head = true}, "holds a head of its own, 'lm_head.weight'; the model's is its 'wte.weight'"},
     };
     belay_context *context = told_open();
     belay_module *model = make_small(context);
@@ -187,16 +188,16 @@ static void what_does_not_fit_is_named_and_no_weight_changes(void **state)
         int line = __LINE__ + 1;
         belay_code code = belay_gpt2_load(model, path);
         assert_int_equal(code, BELAY_FILE_MISMATCH);
-        expect_refusal(line, code, all[i].words);
+        expect_refusal(line, code, path, all[i].words);
         assert_true(hash_of(model) == before);
     }
     int line = __LINE__ + 1;
     assert_int_equal(belay_gpt2_load(model, NULL), BELAY_CONF_MISSING);
-    expect_refusal(line, BELAY_CONF_MISSING, "gpt2 needs the path of the file to load");
+    expect_refusal(line, BELAY_CONF_MISSING, "", "gpt2 needs the path of the file to load");
     belay_module *other = belay_dropout_module(context, 0.5);
     line = __LINE__ + 1;
     assert_int_equal(belay_gpt2_load(other, written), BELAY_CONF_VALUE);
-    expect_refusal(line, BELAY_CONF_VALUE, "module dropout is no gpt2: it has no transformer.wte.weight");
+    expect_refusal(line, BELAY_CONF_VALUE, "", "module dropout is no gpt2: it has no transformer.wte.weight");
     assert_int_equal(belay_gpt2_load(NULL, written), BELAY_CONF_ORDER);
     belay_faults_clear(context);
     told_close(context);

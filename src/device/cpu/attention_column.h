@@ -106,22 +106,21 @@ static void BL_(backward_block)(const bl_attention *a, int64_t head, int64_t row
     const int64_t rows = bl_attention_block_rows(a, row), n = bl_attention_block_keys(a, row, key);
     const int64_t at = head * a->rows + row, from = head * a->keys + key, width = a->width, out = a->value_width;
     BL_REAL *p = scratch, *d = p + BL_ATTENTION_ROWS * BL_ATTENTION_KEYS;
-    const BL_REAL *g = (const BL_REAL *)a->g + at * out;
+    const BL_REAL *g = (const BL_REAL *)a->g + at * out, *v = (const BL_REAL *)a->v + from * out;
+    const BL_REAL *q = (const BL_REAL *)a->q + at * width, *k = (const BL_REAL *)a->k + from * width;
+    BL_REAL *g_q = (BL_REAL *)a->g_q + at * width, *g_k = (BL_REAL *)a->g_k + from * width;
+    BL_REAL *g_v = (BL_REAL *)a->g_v + from * out;
     if (n <= 0)
         return;
     BL_(score)(a, head, row, rows, key, n, p);
-    BL_(multiply)(false, true, rows, n, out, 1, g, out, (const BL_REAL *)a->v + from * out, out, false, d, n);
+    BL_(multiply)(false, true, rows, n, out, 1, g, out, v, out, false, d, n);
     for (int64_t i = 0; i < rows; i++)
         BL_(slope)(a, at + i, n, bl_attention_seen(a, row + i, key, n), p + i * n, d + i * n);
     if (owned & BL_ATTENTION_OWNS_ROWS)
-        BL_(multiply)
-        (false, false, rows, width, n, 1, d, n, (const BL_REAL *)a->k + from * width, width, true,
-         (BL_REAL *)a->g_q + at * width, width);
+        BL_(multiply)(false, false, rows, width, n, 1, d, n, k, width, true, g_q, width);
     if (owned & BL_ATTENTION_OWNS_KEYS) {
-        BL_(multiply)
-        (true, false, n, width, rows, 1, d, n, (const BL_REAL *)a->q + at * width, width, true,
-         (BL_REAL *)a->g_k + from * width, width);
-        BL_(multiply)(true, false, n, out, rows, 1, p, n, g, out, true, (BL_REAL *)a->g_v + from * out, out);
+        BL_(multiply)(true, false, n, width, rows, 1, d, n, q, width, true, g_k, width);
+        BL_(multiply)(true, false, n, out, rows, 1, p, n, g, out, true, g_v, out);
     }
 }
 
