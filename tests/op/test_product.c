@@ -115,11 +115,11 @@ static void a_batch_of_products_is_proved_and_broadcasts_nothing(void **state)
         belay_code code;
         const char *what, *shape;
     } bad[] = {
-        {belay_zeros(context, BELAY_F64, belay_shape2(4, 2)), BELAY_SHAPE_RANK,
+        {zeros_of(context, BELAY_F64, belay_shape2(4, 2)), BELAY_SHAPE_RANK,
          "bmm takes [batch, rows, inner] and [batch, inner, columns], not 3 and 2 axes", "[4, 2]"},
-        {belay_zeros(context, BELAY_F64, belay_shape3(1, 4, 2)), BELAY_SHAPE_CONTRACT,
+        {zeros_of(context, BELAY_F64, belay_shape3(1, 4, 2)), BELAY_SHAPE_CONTRACT,
          "a is a batch of 2, b one of 1: bmm broadcasts nothing", "[1, 4, 2]"},
-        {belay_zeros(context, BELAY_F64, belay_shape3(2, 3, 2)), BELAY_SHAPE_CONTRACT,
+        {zeros_of(context, BELAY_F64, belay_shape3(2, 3, 2)), BELAY_SHAPE_CONTRACT,
          "inner sizes differ: a has 4 columns, b has 3 rows", "[2, 3, 2]"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -128,9 +128,10 @@ static void a_batch_of_products_is_proved_and_broadcasts_nothing(void **state)
         assert_true(belay_tensor_is_nil(belay_bmm(a, bad[i].b)));
         snprintf(text, sizeof text,
                  "belay: %s (%s)\n    op: bmm, called at test_product.c:%d\n"
-                 "    tensors: a [2, 3, 4] f64; b %s f64; on cpu\n"
+                 "    tensors: a [2, 3, 4] f64; b %s f64; on %s\n"
                  "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n    try: %s\n",
-                 bad[i].what, belay_code_name(bad[i].code), __LINE__ - 5, bad[i].shape, belay_code_advice(bad[i].code));
+                 bad[i].what, belay_code_name(bad[i].code), __LINE__ - 5, bad[i].shape,
+                 made_at != NULL ? made_at : "cpu", belay_code_advice(bad[i].code));
         assert_words_equal(told, text);
     }
     told[0] = '\0';
