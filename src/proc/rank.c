@@ -241,6 +241,12 @@ static void note_continued(bl_supervise *s, int rank)
     bl_supervise_say(s, (bl_supervise_event){BL_EVENT_CONTINUED, .rank = rank});
 }
 
+/* A stopped program takes no signal but this one and SIGKILL. */
+static void continue_rank(const bl_supervise *s, const bl_rank_facts *f)
+{
+    (void)kill(s->o.shares_terminal ? f->pid : -f->pid, SIGCONT);
+}
+
 void bl_rank_note(bl_supervise *s, int rank, int status, const struct rusage *usage)
 {
     bl_rank_facts *f = &s->ranks[rank].facts;
@@ -252,6 +258,8 @@ void bl_rank_note(bl_supervise *s, int rank, int status, const struct rusage *us
         f->n_stops++;
         f->stopped = WSTOPSIG(status);
         bl_supervise_say(s, (bl_supervise_event){BL_EVENT_STOPPED, .rank = rank, .number = f->stopped});
+        if (f->asked != 0) /* to end */
+            continue_rank(s, f);
     } else if (WIFCONTINUED(status)) {
         note_continued(s, rank);
     }
@@ -264,11 +272,10 @@ void bl_rank_forward(bl_supervise *s, int number)
         bl_rank_facts *f = &s->ranks[i].facts;
         if (f->ended != 0)
             continue;
-        pid_t to = s->o.shares_terminal ? f->pid : -f->pid;
-        (void)kill(to, number);
+        (void)kill(s->o.shares_terminal ? f->pid : -f->pid, number);
         if (ends && f->asked != SIGKILL)
             f->asked = number;
-        if (ends && f->stopped != 0)
-            (void)kill(to, SIGCONT); /* a stopped program takes no signal but these two */
+        if (ends) /* whether we have heard of a stop or not */
+            continue_rank(s, f);
     }
 }

@@ -400,6 +400,16 @@ static void stopped_program_can_be_ended(void **state)
     assert_int_equal(rank(0)->signal, SIGTERM);
 }
 
+static void program_that_stops_when_it_is_asked_to_end_is_continued(void **state)
+{
+    (void)state;
+    bl_supervise_options o = options(1);
+    o.grace = 1000 * SECOND;
+    supervise(&o, "trap 'kill -STOP $$; exit 7' TERM; kill -TERM $PPID; while :; do sleep 0.01; done");
+    assert_int_equal(rank(0)->signal, 0);
+    assert_int_equal(rank(0)->status, 7);
+}
+
 static void other_signals_are_handed_on(void **state)
 {
     (void)state;
@@ -668,6 +678,7 @@ int main(void)
         TEST(program_that_ignores_the_interrupt_is_killed_after_grace),
         TEST(second_interrupt_kills_at_once),
         TEST(stopped_program_can_be_ended),
+        TEST(program_that_stops_when_it_is_asked_to_end_is_continued),
         TEST(other_signals_are_handed_on),
         TEST(child_that_detaches_is_ended_and_told),
         TEST(child_that_ends_by_itself_is_waited_for_and_not_told),
