@@ -39,9 +39,9 @@ static bool lstm_step(const bl_pass *p, const bl_unit *u, int64_t t, int64_t bef
     belay_tensor c = bl_pass_part(p, u->other, t, bl_pass_state(p)), h = bl_pass_part(p, u->h, t, bl_pass_state(p));
     belay_tensor before_c = before >= 0 ? bl_pass_part(p, u->other, before, bl_pass_state(p)) : u->first;
     bool is_zero = before < 0 && belay_tensor_is_nil(u->first_h);
-    belay_tensor before_h =
-        is_zero ? (belay_tensor){0}
-                : bl_pass_part(p, before >= 0 ? u->h : u->first_h, before >= 0 ? before : 0, bl_pass_state_matrix(p));
+    belay_tensor before_h = {0};
+    if (!is_zero)
+        before_h = bl_pass_part(p, before >= 0 ? u->h : u->first_h, before >= 0 ? before : 0, bl_pass_state_matrix(p));
     const belay_tensor operand[] = {gates, u->bias[0], before_c, c, h};
     bool done = is_zero || !belay_tensor_is_nil(bl_pass_product(p, before_h, false, u->hh, true, matrix, true));
     done = done && bl_pass_cell(p, BL_OP_lstm_cell, operand, BL_COUNT(operand));

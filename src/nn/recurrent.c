@@ -33,8 +33,8 @@ belay_tensor bl_pass_steps(const bl_pass *p, belay_tensor buffer, int64_t first,
 belay_tensor bl_pass_new(const bl_pass *p, belay_shape shape)
 {
     const bl_slot *at = bl_slot_get(p->context, p->at);
-    return at == NULL ? (belay_tensor){0}
-                      : bl_tensor_new_on(p->context, at->storage->place, p->all->dtype, &shape, NULL);
+    return at != NULL ? bl_tensor_new_on(p->context, at->storage->place, p->all->dtype, &shape, NULL)
+                      : (belay_tensor){0};
 }
 
 belay_tensor bl_pass_zeros(const bl_pass *p, belay_shape shape)

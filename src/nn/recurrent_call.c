@@ -153,7 +153,7 @@ void bl_recurrent_call(const bl_recurrent_cell *cell, const belay_function *func
                       .layers = o->layers != 0 ? o->layers : 1,
                       .directions = o->bidirectional ? 2 : 1,
                       .dropout = o->training ? o->dropout : 0};
-    belay_tensor in[MOST_INPUTS];
+    belay_tensor in[MOST_INPUTS] = {{0}};
     for (int k = 0; k < 1 + cell->n_states; k++)
         out[k] = (belay_tensor){0};
     if (context == NULL || !options_are_legal(context, &r, x, weights, o))
