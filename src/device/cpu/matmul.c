@@ -137,7 +137,8 @@ bool bl_cpu_run_matmul(bl_cpu *cpu, const bl_launch *l)
     int64_t batch = bl_max_i64(l->size[0], 1);
     int64_t na = (l->params.i[3] != 0 ? batch : 1) * l->size[1] * l->size[3];
     int64_t nb = (l->params.i[4] != 0 ? batch : 1) * l->size[2] * l->size[3], ny = l->size[0] * l->size[1] * l->size[2];
-    float *wa = bl_cpu_wide_take(cpu, a, na), *wb = bl_cpu_wide_take(cpu, b, nb), *wy = bl_cpu_wide_take(cpu, y, ny);
+    float *wa = bl_cpu_wide_take(cpu, a, na), *wb = bl_cpu_wide_take(cpu, b, nb),
+          *wy = bl_cpu_wide_take(cpu, l->params.i[2] != 0 ? y : NULL, ny);
     bool ok = wa != NULL && wb != NULL && wy != NULL && multiply_batch(cpu, l, BELAY_F32, wa, wb, wy);
     bl_cpu_wide_give(cpu, NULL, wa, na);
     bl_cpu_wide_give(cpu, NULL, wb, nb);
