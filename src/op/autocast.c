@@ -5,6 +5,8 @@
  * matter which scopes have closed and which backward has walked since. */
 #include <belay/amp.h>
 
+#include <string.h>
+
 #include "base/memory.h"
 #include "op/op.h"
 
@@ -169,8 +171,7 @@ bool bl_op_autocast(belay_context *context, int op, belay_tensor *tensor, int n)
 bool bl_op_autocast_call(bl_call *call)
 {
     belay_tensor before[BL_MAX_IN];
-    for (int k = 0; k < call->n_in; k++)
-        before[k] = call->in[k];
+    memcpy(before, call->in, sizeof before);
     bool done = cast_all(call->context, call->op, call->in, call->n_in);
     for (int k = 0; k < call->n_in; k++)
         if (belay_tensor_is_nil(call->shown[k]) && call->in[k].slot != before[k].slot)
