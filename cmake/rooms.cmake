@@ -81,6 +81,14 @@ if(cli_sources)
          CONTENT "#define BELAY_UNCHECKED_INDEX 1\n#define BL_FAMILY unchecked_${family}\n#define BL_FAMILY_FILE \"kernel/${family}.h\"\n#include \"device/cpu/stamp.h\"\n")
     list(APPEND cli_sources ${generated}/cpu_unchecked_${family}.c)
   endforeach()
+  # The script of the PyTorch beside it, as a text.
+  set(peer_script ${PROJECT_SOURCE_DIR}/src/cli/bench_peer.py)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${peer_script})
+  file(READ ${peer_script} peer_hex HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," peer_bytes "${peer_hex}")
+  file(CONFIGURE OUTPUT ${generated}/bench_peer_script.c
+       CONTENT "extern const char bl_peer_script[];\nconst char bl_peer_script[] = {${peer_bytes}0};\n")
+  list(APPEND cli_sources ${generated}/bench_peer_script.c)
   # The commands without the program, for what reads their rows.
   list(REMOVE_ITEM cli_sources ${PROJECT_SOURCE_DIR}/src/cli/main.c)
   add_library(belay_cli_parts OBJECT ${cli_sources})

@@ -3,14 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/bench_beside.h"
 #include "cli/bench_gpt2.h"
 #include "cli/bench_job.h"
+#include "cli/bench_loader.h"
 #include "cli/commands.h"
 
 typedef struct bench_options {
     bl_cli_place place;
     int64_t windows;
     int64_t pairs;
+    const char *peer;
     int64_t steps;
 } bench_options;
 
@@ -50,6 +53,15 @@ static const bl_setting_row rows[] = {
      .place = "N",
      .unit = "steps",
      .help = "Steps of GPT-2 that are timed; they take 3 GB of memory.  0: none."},
+    {.name = "peer",
+     .kind = BL_KIND_TEXT,
+     .offset = offsetof(bench_options, peer),
+     .group = BL_GROUP_RUN,
+     .text_default = "python3",
+     .words = "",
+     .place = "PYTHON",
+     .unit = "",
+     .help = "Interpreter whose PyTorch, if it has one, runs the same jobs in turn; none: no peer."},
 };
 
 /* Model name of the first processor, or "unknown". */
@@ -108,6 +120,107 @@ static void say_gpt2(bl_cli *cli, const bl_bench_gpt2 *g)
     say(cli, "gpt2_memory_gb", "memory: peak", g->memory_peak * 1e-9, "GB", 0);
 }
 
+static belay_code run_reference(bl_cli *cli, const bench_options *options, int threads, bl_error *error)
+{
+    bl_bench_reference reference = {0};
+    TRY(bl_bench_reference_run(threads, (int)options->windows, &reference, error));
+    say_reference(cli, &reference);
+    return BELAY_OK;
+}
+
+static belay_code run_modes(bl_cli *cli, const bench_options *options, int threads, bl_error *error)
+{
+    static const char *const keys[BL_BENCH_MODES] = {"mode_redzone", "mode_poison", "mode_exact", "mode_exact_poison",
+                                                     "mode_sim"};
+    bl_bench_mode modes[BL_BENCH_MODES];
+    TRY(bl_bench_modes_run(threads, (int)options->windows, modes, error));
+    if (!cli->json)
+        printf("reference job in another mode / on the cpu with pooled memory\n");
+    for (int i = 0; i < BL_BENCH_MODES; i++)
+        say(cli, keys[i], modes[i].name, modes[i].quotient, "", i == 0 ? 1.1 : 0);
+    return BELAY_OK;
+}
+
+static belay_code run_call(bl_cli *cli, bl_error *error)
+{
+    bl_bench_call call = {0};
+    TRY(bl_bench_call_run(&call, error));
+    if (!cli->json)
+        printf("one call of add on one element\n");
+    say(cli, "call_recorded_us", "recorded", call.recorded_seconds * 1e6, "us", 1);
+    say(cli, "call_plain_us", "not recorded", call.plain_seconds * 1e6, "us", 1);
+    return BELAY_OK;
+}
+
+static belay_code run_guards(bl_cli *cli, const bench_options *options, int threads, bl_error *error)
+{
+    static const char *const keys[BL_BENCH_GUARDS] = {"guard_embedding", "guard_gather", "guard_cross_entropy"};
+    bl_bench_guard guards[BL_BENCH_GUARDS];
+    TRY(bl_bench_guards_run(threads, (int)options->pairs, guards, error));
+    if (!cli->json)
+        printf("with index tests / without\n");
+    for (int i = 0; i < BL_BENCH_GUARDS; i++)
+        say(cli, keys[i], guards[i].name, guards[i].quotient, "", 1.02);
+    return BELAY_OK;
+}
+
+static belay_code run_loader(bl_cli *cli, bl_error *error)
+{
+    bl_bench_loader loader = {0};
+    TRY(bl_bench_loader_run(&loader, error));
+    if (!cli->json)
+        printf("the loader alone: words by characters, seq 20, batch 64, two workers\n");
+    say(cli, "loader_samples_per_second", "samples", loader.samples_per_second, "/s", 100000);
+    return BELAY_OK;
+}
+
+static belay_code run_gpt2(bl_cli *cli, const bench_options *options, int threads, bl_error *error)
+{
+    bl_bench_gpt2 gpt2 = {0};
+    TRY(bl_bench_gpt2_run(threads, (int)options->steps, &gpt2, error));
+    say_gpt2(cli, &gpt2);
+    return BELAY_OK;
+}
+
+/* One job beside the peer: times as fast, and on the terminal both times. */
+static void say_beside(bl_cli *cli, const bl_bench_beside *row)
+{
+    char words[160];
+    if (row->quotient == 0 && !cli->json)
+        printf("  %-58s no answer\n", row->name);
+    if (row->quotient == 0)
+        return;
+    snprintf(words, sizeof words, "%s: %.1f against %.1f ms", row->name, row->seconds * 1e3, row->peer_seconds * 1e3);
+    say(cli, row->key, words, row->quotient, "times", row->target);
+    if (!cli->json)
+        printf("    PyTorch: %s\n", row->setting);
+}
+
+static belay_code run_beside(bl_cli *cli, const bench_options *options, int threads, bl_error *error)
+{
+    bl_bench_beside rows_beside[BL_BENCH_BESIDE];
+    bl_peer *peer = bl_peer_open(options->peer);
+    const char *version = bl_peer_version(peer);
+    belay_code code = BELAY_OK;
+    if (version == NULL) {
+        if (!cli->json)
+            printf("PyTorch beside it: none (%s)\n", bl_peer_why(peer));
+        bl_peer_close(peer);
+        return BELAY_OK;
+    }
+    if (cli->json)
+        bl_cli_put_text(cli, cli->document, "peer", version);
+    else
+        printf("times as fast as PyTorch %s, in turn, its best over 1 and 2 threads of its own and of its BLAS\n",
+               version);
+    int n = options->steps > 0 ? BL_BENCH_BESIDE : BL_BENCH_BESIDE - 1;
+    code = bl_bench_beside_run(peer, threads, (int)options->windows, n, rows_beside, error);
+    for (int i = 0; i < n && code == BELAY_OK; i++)
+        say_beside(cli, &rows_beside[i]);
+    bl_peer_close(peer);
+    return code;
+}
+
 static int run_bench(bl_cli *cli)
 {
     const bench_options *options = cli->options;
@@ -126,45 +239,14 @@ static int run_bench(bl_cli *cli)
     } else
         printf("machine: %s, %d threads\n", processor, threads);
 
-    bl_bench_reference reference = {0};
-    if (bl_bench_reference_run(threads, (int)options->windows, &reference, &error) != BELAY_OK)
-        return bl_cli_fail(cli, &error);
-    say_reference(cli, &reference);
-
-    bl_bench_mode modes[BL_BENCH_MODES];
-    if (bl_bench_modes_run(threads, (int)options->windows, modes, &error) != BELAY_OK)
-        return bl_cli_fail(cli, &error);
-    if (!cli->json)
-        printf("reference job in another mode / on the cpu with pooled memory\n");
-    static const char *const mode_keys[BL_BENCH_MODES] = {"mode_redzone", "mode_poison", "mode_exact",
-                                                          "mode_exact_poison", "mode_sim"};
-    for (int i = 0; i < BL_BENCH_MODES; i++)
-        say(cli, mode_keys[i], modes[i].name, modes[i].quotient, "", i == 0 ? 1.1 : 0);
-
-    bl_bench_call call = {0};
-    if (bl_bench_call_run(&call, &error) != BELAY_OK)
-        return bl_cli_fail(cli, &error);
-    if (!cli->json)
-        printf("one call of add on one element\n");
-    say(cli, "call_recorded_us", "recorded", call.recorded_seconds * 1e6, "us", 1);
-    say(cli, "call_plain_us", "not recorded", call.plain_seconds * 1e6, "us", 1);
-
-    bl_bench_guard guards[BL_BENCH_GUARDS];
-    if (bl_bench_guards_run(threads, (int)options->pairs, guards, &error) != BELAY_OK)
-        return bl_cli_fail(cli, &error);
-    if (!cli->json)
-        printf("with index tests / without\n");
-    static const char *const keys[BL_BENCH_GUARDS] = {"guard_embedding", "guard_gather", "guard_cross_entropy"};
-    for (int i = 0; i < BL_BENCH_GUARDS; i++)
-        say(cli, keys[i], guards[i].name, guards[i].quotient, "", 1.02);
-
-    bl_bench_gpt2 gpt2 = {0};
-    if (options->steps == 0)
-        return bl_cli_end(cli, 0);
-    if (bl_bench_gpt2_run(threads, (int)options->steps, &gpt2, &error) != BELAY_OK)
-        return bl_cli_fail(cli, &error);
-    say_gpt2(cli, &gpt2);
-    return bl_cli_end(cli, 0);
+    belay_code code = run_reference(cli, options, threads, &error);
+    code = code == BELAY_OK ? run_modes(cli, options, threads, &error) : code;
+    code = code == BELAY_OK ? run_call(cli, &error) : code;
+    code = code == BELAY_OK ? run_guards(cli, options, threads, &error) : code;
+    code = code == BELAY_OK ? run_loader(cli, &error) : code;
+    code = code == BELAY_OK && options->steps > 0 ? run_gpt2(cli, options, threads, &error) : code;
+    code = code == BELAY_OK && strcmp(options->peer, "none") != 0 ? run_beside(cli, options, threads, &error) : code;
+    return code == BELAY_OK ? bl_cli_end(cli, 0) : bl_cli_fail(cli, &error);
 }
 
 const bl_command bl_cli_bench = {

@@ -3,7 +3,10 @@
 #ifndef BL_CLI_BENCH_GPT2_H
 #define BL_CLI_BENCH_GPT2_H
 
-#include "base/error.h"
+#include "cli/bench_job.h"
+
+/* GPT-2 of 124M parameters, ready to run steps: 4 texts of 64 random tokens, AdamW. */
+bl_bench_job bl_bench_gpt2_open(int threads);
 
 /* GPT-2 of 124M parameters on 4 texts of 64 random tokens: forward, cross-entropy, backward, AdamW, float32; and, before
  * and after, a product of 2048 x 2048 x 2048. */

@@ -3,8 +3,6 @@
 
 #include <belay/devices.h>
 #include <belay/grad.h>
-#include <belay/nn.h>
-#include <belay/optim.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,15 +23,21 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *values, int n)
+double bl_bench_median(double *values, int n)
 {
     qsort(values, (size_t)n, sizeof *values, by_size);
     return n % 2 != 0 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
+static belay_options quiet_options(int threads)
+{
+    return (belay_options){.seed = 1, .threads = threads, .no_journal = true, .memory = BELAY_MEMORY_POOL};
+}
+
 static belay_context *open_quiet(int threads)
 {
-    return belay_open(&(belay_options){.seed = 1, .threads = threads, .no_journal = true, .memory = BELAY_MEMORY_POOL});
+    belay_options options = quiet_options(threads);
+    return belay_open(&options);
 }
 
 /* Closes; a fault on the way means that what was measured was not the job. */
@@ -63,15 +67,44 @@ static belay_tensor random_ids(belay_context *context, belay_shape shape, int64_
     return tensor;
 }
 
-static void run_window(belay_context *context, belay_module *model, belay_optimizer *adam, belay_tensor ids,
-                       belay_tensor labels)
+static belay_tensor classifier_loss(const bl_bench_job *job)
 {
-    for (int i = 0; i < WINDOW; i++) {
-        belay_scope scope = belay_scope_open(context);
-        belay_backward(belay_cross_entropy(belay_forward(model, ids), labels, NULL));
+    return belay_cross_entropy(belay_forward(job->model, job->tokens), job->labels, NULL);
+}
+
+bl_bench_job bl_bench_job_open(bl_bench_size size, const belay_options *options)
+{
+    const bool is_demo = size == BL_BENCH_DEMO;
+    const int64_t rows = is_demo ? 80 : ROWS;
+    bl_bench_job job = {.context = belay_open(options), .window = is_demo ? 1 : WINDOW, .loss = classifier_loss};
+    job.model = belay_text_classifier(job.context, &(belay_text_classifier_options){.n_tokens = rows,
+                                                                                    .classes = CLASSES,
+                                                                                    .embed = is_demo ? 32 : EMBED,
+                                                                                    .hidden = is_demo ? 64 : HIDDEN,
+                                                                                    .layers = LAYERS,
+                                                                                    .dropout = is_demo ? 0.3 : 0});
+    job.optimizer = belay_adam(job.model, &(belay_adam_options){.lr = 1e-3, .clip = 1});
+    belay_optimizer_divisor_set(job.optimizer, job.window);
+    job.tokens = random_ids(job.context, belay_shape2(BATCH, SEQ), rows, 1);
+    job.labels = random_ids(job.context, belay_shape1(BATCH), CLASSES, 2);
+    return job;
+}
+
+double bl_bench_job_step(const bl_bench_job *job)
+{
+    int64_t start = bl_clock_now();
+    for (int i = 0; i < job->window; i++) {
+        belay_scope scope = belay_scope_open(job->context);
+        belay_backward(job->loss(job));
         belay_scope_close(scope);
     }
-    belay_optimizer_step(adam);
+    belay_optimizer_step(job->optimizer);
+    return belay_synchronise(job->context) == BELAY_OK ? seconds_since(start) : 0;
+}
+
+belay_code bl_bench_job_close(bl_bench_job *job, const char *what, bl_error *error)
+{
+    return close_checked(job->context, what, error);
 }
 
 /* Bytes that no implementation does without: three floats of optimizer and gradient beside each parameter, and what
@@ -84,91 +117,53 @@ static double memory_bound(const belay_module *model)
 
 belay_code bl_bench_reference_run(int threads, int windows, bl_bench_reference *out, bl_error *error)
 {
-    belay_context *context = open_quiet(threads);
-    belay_module *model = belay_text_classifier(
-        context, &(belay_text_classifier_options){
-                     .n_tokens = ROWS, .classes = CLASSES, .embed = EMBED, .hidden = HIDDEN, .layers = LAYERS});
-    belay_optimizer *adam = belay_adam(model, &(belay_adam_options){.lr = 1e-3, .clip = 1});
-    belay_optimizer_divisor_set(adam, WINDOW);
-    belay_tensor ids = random_ids(context, belay_shape2(BATCH, SEQ), ROWS, 1);
-    belay_tensor labels = random_ids(context, belay_shape1(BATCH), CLASSES, 2);
+    belay_options options = quiet_options(threads);
+    bl_bench_job job = bl_bench_job_open(BL_BENCH_REFERENCE, &options);
+    belay_context *context = job.context;
     bl_products *products = bl_products_new(threads);
-    double *job = bl_alloc(windows, sizeof *job), *alone = bl_alloc(windows, sizeof *alone);
-    bool has_memory = products != NULL && job != NULL && alone != NULL;
+    double *together = bl_alloc(windows, sizeof *together), *alone = bl_alloc(windows, sizeof *alone);
+    bool has_memory = products != NULL && together != NULL && alone != NULL;
     if (!has_memory)
         bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory for the products of the reference job");
-    run_window(context, model, adam, ids, labels);
-    if (belay_n_faults(context) == 0 && !(belay_optimizer_norm_get(adam) > 0))
+    bl_bench_job_step(&job);
+    if (belay_n_faults(context) == 0 && !(belay_optimizer_norm_get(job.optimizer) > 0))
         bl_context_raise(context, BELAY_BUG_INVARIANT, "the reference job made no gradient");
     for (int i = 0; i < windows && has_memory && belay_n_faults(context) == 0; i++) {
+        together[i] = bl_bench_job_step(&job) / WINDOW;
         int64_t start = bl_clock_now();
-        run_window(context, model, adam, ids, labels);
-        job[i] = seconds_since(start) / WINDOW;
-        start = bl_clock_now();
         for (int j = 0; j < WINDOW; j++)
             bl_products_run(products);
         alone[i] = seconds_since(start) / WINDOW;
     }
     if (has_memory && belay_n_faults(context) == 0) {
-        out->job_seconds = median(job, windows);
-        out->products_seconds = median(alone, windows);
+        out->job_seconds = bl_bench_median(together, windows);
+        out->products_seconds = bl_bench_median(alone, windows);
         out->flop = bl_products_flop(products);
         out->square_flops = 2.0 * 2048 * 2048 * 2048 / bl_products_square(threads, 3);
         out->memory_peak = (double)belay_memory_get(context).peak;
-        out->memory_bound = memory_bound(model);
+        out->memory_bound = memory_bound(job.model);
     }
     bl_products_free(products);
-    bl_free(job);
+    bl_free(together);
     bl_free(alone);
-    return close_checked(context, "the reference job", error);
+    return bl_bench_job_close(&job, "the reference job", error);
 }
 
 /* ---- its modes -------------------------------------------------------------------------------------------------------- */
 
-/* The job ready to run a window. */
-typedef struct mode_job {
-    belay_context *context;
-    belay_module *model;
-    belay_optimizer *adam;
-    belay_tensor ids, labels;
-} mode_job;
-
-static mode_job mode_job_open(const belay_options *options)
-{
-    mode_job job = {.context = belay_open(options)};
-    job.model = belay_text_classifier(
-        job.context, &(belay_text_classifier_options){
-                         .n_tokens = ROWS, .classes = CLASSES, .embed = EMBED, .hidden = HIDDEN, .layers = LAYERS});
-    job.adam = belay_adam(job.model, &(belay_adam_options){.lr = 1e-3, .clip = 1});
-    belay_optimizer_divisor_set(job.adam, WINDOW);
-    job.ids = random_ids(job.context, belay_shape2(BATCH, SEQ), ROWS, 1);
-    job.labels = random_ids(job.context, belay_shape1(BATCH), CLASSES, 2);
-    return job;
-}
-
-/* A window up to the end of its work; the first one warms up. */
-static double mode_job_seconds(const mode_job *job)
-{
-    int64_t start = bl_clock_now();
-    run_window(job->context, job->model, job->adam, job->ids, job->labels);
-    if (belay_synchronise(job->context) != BELAY_OK) /* its fault is told when the context closes */
-        return 0;
-    return seconds_since(start);
-}
-
-static double mode_quotient(const mode_job *job, const mode_job *base, int pairs)
+static double mode_quotient(const bl_bench_job *job, const bl_bench_job *base, int pairs)
 {
     double quotient[64] = {0};
     pairs = pairs < 64 ? pairs : 64;
-    mode_job_seconds(job);
-    mode_job_seconds(base);
+    bl_bench_job_step(job);
+    bl_bench_job_step(base);
     for (int i = 0; i < pairs; i++) {
         bool is_base_first = i % 2 == 0;
-        double first = mode_job_seconds(is_base_first ? base : job);
-        double second = mode_job_seconds(is_base_first ? job : base);
+        double first = bl_bench_job_step(is_base_first ? base : job);
+        double second = bl_bench_job_step(is_base_first ? job : base);
         quotient[i] = is_base_first ? second / first : first / second;
     }
-    return median(quotient, pairs);
+    return bl_bench_median(quotient, pairs);
 }
 
 belay_code bl_bench_modes_run(int threads, int pairs, bl_bench_mode out[BL_BENCH_MODES], bl_error *error)
@@ -188,14 +183,14 @@ belay_code bl_bench_modes_run(int threads, int pairs, bl_bench_mode out[BL_BENCH
         bool is_cpu = strcmp(modes[i].device, "cpu") == 0;
         belay_options options = {.seed = 1, .threads = is_cpu ? threads : 1, .no_journal = true};
         options.memory = BELAY_MEMORY_POOL;
-        mode_job base = mode_job_open(&options);
+        bl_bench_job base = bl_bench_job_open(BL_BENCH_REFERENCE, &options);
         options.device = modes[i].device;
         options.memory = modes[i].memory;
         options.poison = modes[i].poison;
-        mode_job job = mode_job_open(&options);
+        bl_bench_job job = bl_bench_job_open(BL_BENCH_REFERENCE, &options);
         out[i] = (bl_bench_mode){modes[i].name, mode_quotient(&job, &base, pairs)};
-        belay_code code = close_checked(base.context, "the reference job", error);
-        belay_code of_mode = close_checked(job.context, modes[i].name, error);
+        belay_code code = bl_bench_job_close(&base, "the reference job", error);
+        belay_code of_mode = bl_bench_job_close(&job, modes[i].name, error);
         if (code != BELAY_OK || of_mode != BELAY_OK)
             return code != BELAY_OK ? code : of_mode;
     }
@@ -219,7 +214,7 @@ static double call_seconds(belay_context *context, belay_tensor x, bool recordin
         belay_scope_close(scope);
     }
     belay_recording_set(context, was);
-    return median(seconds, ROUNDS);
+    return bl_bench_median(seconds, ROUNDS);
 }
 
 belay_code bl_bench_call_run(bl_bench_call *out, bl_error *error)
@@ -289,7 +284,7 @@ static double guard_quotient(belay_context *context, const guard_job *job, int p
         quotient[i] = i % 2 == 0 ? first / second : second / first;
     }
     use_checked(context, true);
-    return median(quotient, pairs);
+    return bl_bench_median(quotient, pairs);
 }
 
 belay_code bl_bench_guards_run(int threads, int pairs, bl_bench_guard out[BL_BENCH_GUARDS], bl_error *error)

@@ -4,9 +4,31 @@
 #ifndef BL_CLI_BENCH_JOB_H
 #define BL_CLI_BENCH_JOB_H
 
-#include <belay/context.h>
+#include <belay/nn.h>
+#include <belay/optim.h>
 
 #include "base/error.h"
+
+/* A job ready to run steps: windows of `window` micro-batches and the optimizer's step over them. */
+typedef struct bl_bench_job {
+    belay_context *context;
+    belay_module *model;
+    belay_optimizer *optimizer;
+    belay_tensor tokens, labels;
+    int window;
+    belay_tensor (*loss)(const struct bl_bench_job *job);
+} bl_bench_job;
+
+/* A text classifier of 2 LSTM layers on random words, batch 64, seq 20, Adam, clip 1: the reference job, and the one that
+ * `make demo` trains (Embedding(80, 32), LSTM(32 -> 64, dropout 0.3), Linear(64, 5), a step a batch). */
+typedef enum bl_bench_size { BL_BENCH_REFERENCE, BL_BENCH_DEMO } bl_bench_size;
+bl_bench_job bl_bench_job_open(bl_bench_size size, const belay_options *options);
+/* Runs a step up to the end of its work; seconds.  A fault is told when the job is closed. */
+double bl_bench_job_step(const bl_bench_job *job);
+/* A fault on the way means that what was measured was not the job: `what` did not run. */
+BL_MUST_USE belay_code bl_bench_job_close(bl_bench_job *job, const char *what, bl_error *error);
+
+double bl_bench_median(double *values, int n);
 
 /* The reference job: Embedding(10000, 128) -> LSTM(128 -> 256, 2 layers) -> Linear(256, 5), batch 64, seq 20, Adam,
  * accumulate 4, clip 1, float32; and its products alone, window by window in turn. */
