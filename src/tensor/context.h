@@ -29,12 +29,12 @@ typedef struct bl_storage {
     int64_t n_bytes;
     uint64_t serial;  /* number of its birth */
     uint64_t version; /* grows with each launch that writes it, and with belay_tensor_write */
-    uint32_t name;   /* in the journal's texts */
-    uintptr_t site;  /* that made it */
-    uint32_t listed; /* in the journal's list of storages alive, 0: none */
-    int64_t flights; /* launches whose faults are told by its values: its memory outlives its holders by them */
-    int place;       /* of the context: the device that it lies on */
-    bl_uses *uses;   /* who used it last; NULL on a synchronous device */
+    uint32_t name;    /* in the journal's texts */
+    uintptr_t site;   /* that made it */
+    uint32_t listed;  /* in the journal's list of storages alive, 0: none */
+    int64_t flights;  /* launches whose faults are told by its values: its memory outlives its holders by them */
+    int place;        /* of the context: the device that it lies on */
+    bl_uses *uses;    /* who used it last; NULL on a synchronous device */
     struct bl_storage *next_free;
     struct bl_loan *loan; /* of memory shared with another library; NULL: of none */
 } bl_storage;

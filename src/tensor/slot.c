@@ -327,14 +327,18 @@ static void note_death(belay_context *context, uint32_t number)
     death->step = context->step;
 }
 
-/* The tenant dies: its handles are stale from now on, also for whoever lent it memory and now hears of it. */
+/* The tenant dies: its handles are stale from now on.  A block of our own is looked at before, while they name it; who
+ * lent memory hears of the end behind that. */
 static void slot_die(belay_context *context, uint32_t number)
 {
     bl_slot *slot = bl_slot_at(context, number);
     belay_tensor grad = slot->grad;
-    bl_storage *storage = slot->storage;
+    bl_loan *loan = slot->storage->loan;
+    bl_storage *guest = loan != NULL && loan->is_guest ? slot->storage : NULL;
     note_death(context, number);
     unlink_slot(context, number);
+    if (guest == NULL)
+        bl_storage_release(context, slot->storage);
     slot->is_alive = false;
     slot->storage = NULL;
     slot->grad = (belay_tensor){0};
@@ -342,7 +346,8 @@ static void slot_die(belay_context *context, uint32_t number)
         slot->next = context->free_slot;
         context->free_slot = number;
     }
-    bl_storage_release(context, storage);
+    if (guest != NULL)
+        bl_storage_release(context, guest);
     if (!belay_tensor_is_nil(grad))
         bl_tensor_drop(context, grad);
 }

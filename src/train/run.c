@@ -12,8 +12,8 @@
 #include "data/object.h"
 #include "file/json.h"
 #include "file/path.h"
-#include "nn/recurrent.h"
 #include "nn/module.h"
+#include "nn/recurrent.h"
 #include "train/checkpoint.h"
 #include "train/watch.h"
 

@@ -34,13 +34,14 @@ static void add_tests(bl_text *out)
     globfree(&found);
 }
 
-/* A name in backticks with three underscores or more is a test's. */
+/* A name in backticks with three underscores or more is a test's, unless it is a call's. */
 static size_t name_length(const char *at)
 {
     size_t length = 0, underscores = 0;
     while (islower((unsigned char)at[length]) || isdigit((unsigned char)at[length]) || at[length] == '_')
         underscores += at[length++] == '_';
-    return at[length] == '`' && underscores >= 3 ? length : 0;
+    bool is_call = strncmp(at, "belay_", 6) == 0;
+    return at[length] == '`' && underscores >= 3 && !is_call ? length : 0;
 }
 
 static int count_cited(const char *page, const char *tests)
