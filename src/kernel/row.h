@@ -74,7 +74,7 @@ typedef enum bl_dtypes {
     BL_DTYPES_ANY     /* all */
 } bl_dtypes;
 
-/* What autocast does with the op (used from mixed precision on). */
+/* What autocast does with the op. */
 typedef enum bl_amp {
     BL_AMP_SAME,  /* runs in the dtype that it is given */
     BL_AMP_LOWER, /* runs in the 16-bit type: products */
