@@ -21,3 +21,9 @@ target_include_directories(cli_pages PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(cli_pages PRIVATE belay_cli_parts PkgConfig::cmocka)
 add_test(NAME cli/pages COMMAND cli_pages)
 set_tests_properties(cli/pages PROPERTIES LABELS cli TIMEOUT 600 ENVIRONMENT "${belay_test_environment}")
+
+# The PyTorch beside `belay bench`.
+add_executable(cli_peer ${CMAKE_CURRENT_SOURCE_DIR}/cli/peer.c)
+target_link_libraries(cli_peer PRIVATE belay_cli_parts PkgConfig::cmocka)
+add_test(NAME cli/peer COMMAND cli_peer)
+set_tests_properties(cli/peer PROPERTIES LABELS cli TIMEOUT 600 ENVIRONMENT "${belay_test_environment}")
