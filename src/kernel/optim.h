@@ -67,7 +67,13 @@ BL_FN void BL_(optim_prepare)(const bl_launch *l, int64_t row, bl_bad *bad)
     double factor = scaler != 0 && l->params.i[1] == 0 ? l->params.f[6] / scaler[0] : l->params.f[6];
     double norm = sqrt(sum) * factor;
     bl_window_words *window = &l->ring->window[l->window];
-    bool finite = norm - norm == 0, faulted = window->gate != 0;
+    double clip = l->params.f[5] > 0 ? l->params.f[5] / (norm + 1e-6) : 1, scale = (clip < 1 ? clip : 1) * factor;
+    double rate = l->params.f[0] * BL_(schedule_factor)(&l->params, state[3]);
+    /* What the updates multiply by has to be a number in f32 too: a tiny divisor or loss scale would make an infinity. */
+    if ((float)scale - (float)scale != 0 || (float)rate - (float)rate != 0)
+        norm = INFINITY;
+    bool finite = norm - norm == 0;
+    bool faulted = window->gate != 0;
     if (scaler != 0 && !faulted)
         BL_(scaler_mark)(scaler, window, sum - sum != 0, finite);
     state[4] = norm;
@@ -79,9 +85,8 @@ BL_FN void BL_(optim_prepare)(const bl_launch *l, int64_t row, bl_bad *bad)
                                           : BL_WINDOW_OVERFLOWED + (uint32_t)n_good);
     if (state[0] == 0)
         return;
-    double clip = l->params.f[5] > 0 ? l->params.f[5] / (norm + 1e-6) : 1;
-    state[1] = l->params.f[0] * BL_(schedule_factor)(&l->params, state[3]);
-    state[2] = (clip < 1 ? clip : 1) * factor;
+    state[1] = rate;
+    state[2] = scale;
     state[3] += 1;
     state[5] += 1;
 }

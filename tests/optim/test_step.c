@@ -247,6 +247,29 @@ static void divisor_gives_the_mean_over_micro_batches(void **state)
     assert_int_equal(belay_close(context), 2);
 }
 
+static void factor_beyond_f32_is_an_overflow_and_changes_no_bit(void **state)
+{
+    (void)state;
+    static const struct {
+        double lr, divisor;
+    } beyond[] = {{1, 1e-40}, {1e300, 1}};
+    for (int i = 0; i < 2; i++) {
+        belay_context *context = open_cpu();
+        belay_tensor p = belay_tensor_requires_grad_set(belay_ones(context, BELAY_F32, belay_shape1(1)), true);
+        belay_optimizer *o = belay_sgd_over(context, &p, 1, &(belay_sgd_options){.lr = beyond[i].lr});
+        belay_optimizer_divisor_set(o, beyond[i].divisor);
+        give(p, belay_full(context, BELAY_F32, belay_shape1(1), 0.5));
+        belay_optimizer_step(o);
+        assert_false(belay_optimizer_is_applied(o));
+        assert_int_equal(belay_optimizer_n_overflowed(o), 1);
+        assert_true(isinf(belay_optimizer_norm_get(o)));
+        assert_true(belay_tensor_item(p) == 1);
+        assert_non_null(strstr(told, "step 0 was not applied: the norm of the gradients is not finite"));
+        told[0] = '\0';
+        assert_int_equal(belay_close(context), 0);
+    }
+}
+
 static void discard_drops_the_window_and_opens_the_next(void **state)
 {
     (void)state;
@@ -426,6 +449,7 @@ int main(void)
         cmocka_unit_test(parameter_without_gradient_does_not_age),
         cmocka_unit_test(bits_do_not_depend_on_threads),
         cmocka_unit_test(divisor_gives_the_mean_over_micro_batches),
+        cmocka_unit_test(factor_beyond_f32_is_an_overflow_and_changes_no_bit),
         cmocka_unit_test(discard_drops_the_window_and_opens_the_next),
         cmocka_unit_test(fault_outside_of_recording_refuses_no_step),
         cmocka_unit_test(faulted_window_is_lost_for_every_optimizer),
