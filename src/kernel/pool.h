@@ -62,9 +62,8 @@ BL_FN int64_t BL_(max_pool_grad)(const bl_launch *l, int64_t e, bl_bad *bad)
 /* What a window's sum is divided by. */
 BL_FN BL_REAL BL_(pool_divisor)(const bl_launch *l, int64_t tall, int64_t wide)
 {
-    int64_t whole = BL_(pool_option)(l, 0) * BL_(pool_option)(l, 1);
-    int64_t count = l->params.i[6] == 0 || tall < 1 || wide < 1 ? whole : tall * wide;
-    return (BL_REAL)count;
+    double whole = (double)BL_(pool_option)(l, 0) * (double)BL_(pool_option)(l, 1);
+    return (BL_REAL)(l->params.i[6] == 0 || tall < 1 || wide < 1 ? whole : (double)(tall * wide));
 }
 
 /* x[R, H, W] -> y[R, Y, X]; a row is one of outputs. */

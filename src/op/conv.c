@@ -142,9 +142,10 @@ static bool forward_panel(const pass *p, const panel *at)
     if (done && is_whole(p, at)) {
         done = !belay_tensor_is_nil(product(p, p->weight, false, columns, false, y, p->has_bias));
     } else if (done) {
-        run = product(p, p->weight, false, columns, false, (belay_tensor){0}, false);
-        done = !belay_tensor_is_nil(run) &&
-               (p->has_bias ? bl_launch_add_to(p->context, y, run) : bl_launch_move(p->context, y, run));
+        belay_tensor start = p->has_bias ? bl_launch_copy(p->context, y) : (belay_tensor){0};
+        if (!p->has_bias || !belay_tensor_is_nil(start))
+            run = product(p, p->weight, false, columns, false, start, p->has_bias);
+        done = !belay_tensor_is_nil(run) && bl_launch_move(p->context, y, run);
     }
     bl_tensor_drop(p->context, columns);
     bl_tensor_drop(p->context, run);

@@ -130,6 +130,24 @@ static void check_sums(setting s)
     close_clean(context);
 }
 
+/* An image whose columns are cut into panels. */
+static void bias_is_added_once_to_every_position_of_a_cut_image(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(2);
+    enum { SIDE = 124, IN = 8, OUT = 2 };
+    belay_tensor x = belay_uniform(context, BELAY_F64, belay_shape4(1, IN, SIDE, SIDE), -1, 1);
+    belay_tensor weight = belay_uniform(context, BELAY_F64, belay_shape4(OUT, IN, 3, 3), -1, 1);
+    belay_tensor bias = belay_uniform(context, BELAY_F64, belay_shape1(OUT), -1, 1);
+    belay_conv_options options = {.padding = {1, 1}};
+    belay_tensor with = belay_conv2d(x, weight, bias, &options);
+    belay_tensor without = belay_conv2d(x, weight, (belay_tensor){0}, &options);
+    belay_tensor spread = belay_view(bias, belay_shape4(1, OUT, 1, 1));
+    belay_tensor worst = belay_amax(belay_abs(belay_sub(belay_sub(with, without), spread)), NULL);
+    assert_true(belay_tensor_item(worst) < 1e-12);
+    close_clean(context);
+}
+
 static void values_and_gradients_are_the_sums(void **state)
 {
     (void)state;
@@ -350,6 +368,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_and_gradients_are_the_sums),
+        cmocka_unit_test(bias_is_added_once_to_every_position_of_a_cut_image),
         cmocka_unit_test(panels_change_nothing),
         cmocka_unit_test(gradients_are_the_slopes),
         cmocka_unit_test(empty_batches_have_results_and_gradients),
