@@ -35,16 +35,14 @@ BL_FN void BL_(cross_entropy)(const bl_launch *l, int64_t row, bl_bad *bad)
     }
 }
 
-/* g_y[R] x[R, N] labels[R] w[N]? top[R] rest[R] -> g_x[R, N].  The forward has told of bad labels. */
+/* g_y[R] x[R, N] labels[R] w[N]? top[R] rest[R] -> g_x[R, N].  Labels are the program's: it may have written there since the forward. */
 BL_FN void BL_(cross_entropy_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
-    (void)bad;
     int64_t n = l->dim[1];
     const BL_T *x = BL_PTR(BL_T, 1) + row * n, *w = BL_PTR(BL_T, 3);
     BL_T *BL_RESTRICT gx = BL_PTR(BL_T, 6) + row * n;
-    bl_bad told = {0};
     bool counts;
-    int64_t label = bl_label(l, &told, 2, row, n, &counts);
+    int64_t label = bl_label(l, bad, 2, row, n, &counts);
     if (!counts) {
         BL_EACH(j, n) BL_STORE(gx, j, 0);
         return;
@@ -80,16 +78,14 @@ BL_FN void BL_(nll_loss)(const bl_launch *l, int64_t row, bl_bad *bad)
     }
 }
 
-/* g_y[R] labels[R] w[N]? -> g_x[R, N].  The forward has told of bad labels. */
+/* g_y[R] labels[R] w[N]? -> g_x[R, N].  Labels are the program's: it may have written there since the forward. */
 BL_FN void BL_(nll_loss_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
-    (void)bad;
     const BL_T *w = BL_PTR(BL_T, 2);
     int64_t n = l->dim[1];
     BL_T *gx = BL_PTR(BL_T, 3) + row * n;
-    bl_bad told = {0};
     bool counts;
-    int64_t label = bl_label(l, &told, 1, row, n, &counts);
+    int64_t label = bl_label(l, bad, 1, row, n, &counts);
     BL_EACH(j, n) BL_STORE(gx, j, 0);
     if (counts && BL_ROW_OWNS(label))
         BL_STORE(gx, label, -BL_LOAD(BL_PTR(BL_T, 0), row) * (w != 0 ? BL_LOAD(w, label) : 1));

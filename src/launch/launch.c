@@ -71,6 +71,10 @@ static void write_record(const bl_call *call, const bl_proof *p)
 
 static bool prove(bl_call *call, bl_proof *p)
 {
+    if (BL_UNLIKELY((int)call->policy < 0 || call->policy > BELAY_INDEX_ZERO)) {
+        bl_prove_fail(call, BELAY_CONF_VALUE, "policy is %d, which is no index policy", (int)call->policy);
+        return false;
+    }
     switch (bl_kernel_rows[call->op].skeleton) {
     case BL_SKELETON_COPY:
         return bl_prove_copy(call, p);

@@ -28,7 +28,7 @@ typedef struct bl_storage {
     void *data;
     int64_t n_bytes;
     uint64_t serial;  /* number of its birth */
-    uint64_t version; /* grows with each launch that writes it, and with belay_tensor_write */
+    uint64_t version; /* grows with each launch that writes it, and with belay_tensor_write(_later) */
     uint32_t name;    /* in the journal's texts */
     uintptr_t site;   /* that made it */
     uint32_t listed;  /* in the journal's list of storages alive, 0: none */

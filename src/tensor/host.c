@@ -454,6 +454,7 @@ static belay_code request_copy(belay_context *context, belay_tensor tensor, bela
         return BELAY_LIFE_STALE;
     TRY(check_extent(&r, offset, n_bytes));
     r.extent = (bl_extent){offset, offset + n_bytes};
+    r.slot->storage->version += is_in;
     return copy_later(&r);
 }
 

@@ -161,6 +161,13 @@ static void a_weight_is_cast_once_in_a_region_until_it_changes(void **state)
     float y[4 * OUT];
     told_read(belay_cast(belay_linear(belay_affine(x, 0, 0), leaf[0], leaf[1]), BELAY_F32), y, 4 * OUT);
     assert_true(y[0] == 1 && y[1] == 2);
+    const float later[OUT] = {3, 4};
+    belay_host host = belay_host_new(context, sizeof later);
+    memcpy(belay_host_data(host), later, sizeof later);
+    assert_int_equal(belay_tensor_write_later(leaf[1], host, 0, sizeof later), BELAY_OK);
+    told_read(belay_cast(belay_linear(belay_affine(x, 0, 0), leaf[0], leaf[1]), BELAY_F32), y, 4 * OUT);
+    assert_true(y[0] == 3 && y[1] == 4);
+    belay_host_free(host);
     belay_autocast_close(cast);
     cast = belay_autocast_open(context, BELAY_BF16);
     assert_int_equal(launches(context, x, leaf[0], leaf[1]), 5);

@@ -358,6 +358,24 @@ static void bad_ids_in_some_blocks_are_zeros_and_all_else_is_copied(void **state
     }
 }
 
+static void policy_that_is_none_is_refused(void **state)
+{
+    (void)state;
+    static const int none[] = {4, 77, -1};
+    for (int i = 0; i < 3; i++) {
+        belay_context *context = open_with(1);
+        const int64_t at[] = {0, 9};
+        char text[128];
+        belay_tensor table = belay_zeros(context, BELAY_F32, belay_shape2(3, 2));
+        belay_tensor rows = belay_index_select(table, 0, ids_of(context, BELAY_I64, belay_shape1(2), at),
+                                               &(belay_index_options){.policy = (belay_index_policy)none[i]});
+        assert_true(belay_tensor_is_nil(rows));
+        snprintf(text, sizeof text, "belay: policy is %d, which is no index policy (conf.value)\n", none[i]);
+        assert_memory_equal(told, text, strlen(text));
+        belay_close(context);
+    }
+}
+
 /* What max returned is the program's: it may have written there before the walk back uses it. */
 static void indices_of_max_are_tested_again_on_the_way_back(void **state)
 {
@@ -481,6 +499,7 @@ int main(void)
         cmocka_unit_test(policies_say_what_a_bad_index_reads_and_where_its_gradient_goes),
         cmocka_unit_test(bad_indices_are_named_with_tensor_value_and_bound),
         cmocka_unit_test(bad_ids_in_some_blocks_are_zeros_and_all_else_is_copied),
+        cmocka_unit_test(policy_that_is_none_is_refused),
         cmocka_unit_test(indices_of_max_are_tested_again_on_the_way_back),
         cmocka_unit_test(float_ids_are_refused_or_checked),
         cmocka_unit_test(selections_refuse_what_does_not_fit),

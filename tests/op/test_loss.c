@@ -521,9 +521,40 @@ static void gradients_of_two_leaves_are_two_tensors(void **state)
     close_clean(context);
 }
 
+/* Labels are the program's: it may write there before the walk back uses them. */
+static void labels_are_tested_again_on_the_way_back(void **state)
+{
+    (void)state;
+    for (int op = 0; op < 2; op++) {
+        belay_context *context = open_with(1);
+        char text[1024];
+        const int64_t good[] = {0, 1}, spoilt[] = {0, 7};
+        const double v[] = {1, 3, 2, 6, 5, 4};
+        belay_tensor x = tensor_of(context, BELAY_F32, belay_shape2(2, 3), v);
+        belay_tensor_requires_grad_set(x, true);
+        belay_tensor labels = belay_tensor_from(context, BELAY_I64, belay_shape1(2), good, sizeof good);
+        belay_tensor_name_set(labels, "labels");
+        int line = __LINE__ + 1;
+        belay_tensor loss = op == 0 ? belay_cross_entropy(x, labels, NULL) : belay_nll_loss(x, labels, NULL);
+        assert_int_equal(belay_tensor_write(labels, spoilt, sizeof spoilt), BELAY_OK);
+        assert_string_equal(told, "");
+        belay_backward(loss);
+        snprintf(text, sizeof text,
+                 "belay: labels[1] is 7, outside [0, 3) (index.label)\n"
+                 "    op: %s (backward), called at test_loss.c:%d\n",
+                 op == 0 ? "cross_entropy_grad" : "nll_loss_grad", line);
+        assert_memory_equal(told, text, strlen(text));
+        double slopes[6];
+        read_numbers(belay_tensor_grad(x), slopes, 6);
+        assert_true(slopes[3] == 0 && slopes[4] == 0 && slopes[5] == 0);
+        belay_close(context);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(labels_are_tested_again_on_the_way_back),
         cmocka_unit_test(softmax_is_its_definition_along_every_axis),
         cmocka_unit_test(softmax_keeps_nan_and_takes_infinities),
         cmocka_unit_test(softmax_has_the_slopes_of_its_values),
