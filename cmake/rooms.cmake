@@ -109,6 +109,7 @@ if(generate_sources)
   file(GLOB row_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/*.c ${PROJECT_SOURCE_DIR}/src/base/*.c
     ${PROJECT_SOURCE_DIR}/src/train/setting_*.c ${PROJECT_SOURCE_DIR}/src/report/reason.c)
   add_executable(belay_generate ${generate_sources} ${row_sources})
+  target_include_directories(belay_generate PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(belay_generate PRIVATE belay_flags m)
   # clang-tidy reads a file once for each command that names it, and the library names these already.
   set_target_properties(belay_generate PROPERTIES EXPORT_COMPILE_COMMANDS OFF)

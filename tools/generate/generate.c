@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes what derives from rows: `belay_generate FOLDER` makes FOLDER/docs/ops.md, docs/faults.md, docs/settings.md and
  * include/belay/op_rows.h.  A test compares them with what is committed; `make docs` writes them there. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/attributes.h"
 #include "kernel/row.h"
 #include "report/reason.h"
+#include "tools/page.h"
 #include "train/setting_rows.h"
 
-typedef void (*page_writer)(FILE *out);
-
+static const char tool[] = "belay_generate";
 static const char *const generated = "Generated from the rows by `make docs`; change the rows.";
 
 static const char *parameters_of(bl_skeleton skeleton)
@@ -215,38 +213,17 @@ static void write_settings(FILE *out)
     bl_text_fini(&text);
 }
 
-static int write_page(const char *folder, const char *name, page_writer write)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *out = fopen(path, "w");
-    if (out != NULL)
-        write(out);
-    int failed = out == NULL || ferror(out) != 0;
-    if (out != NULL && fclose(out) != 0)
-        failed = 1;
-    if (failed)
-        fprintf(stderr, "belay_generate: cannot write %s: %s\n", path, strerror(errno));
-    return failed;
-}
-
-static void make_folder(const char *folder, const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    mkdir(path, 0777); /* there already: fine; not possible: the page says so */
-}
-
 int main(int argc, char **argv)
 {
     if (argc != 2) {
         fputs("usage: belay_generate FOLDER\n", stderr);
         return 2;
     }
-    make_folder(argv[1], "docs");
-    make_folder(argv[1], "include");
-    make_folder(argv[1], "include/belay");
-    return write_page(argv[1], "docs/ops.md", write_ops) | write_page(argv[1], "docs/faults.md", write_faults) |
-           write_page(argv[1], "docs/settings.md", write_settings) |
-           write_page(argv[1], "include/belay/op_rows.h", write_header);
+    page_folder(argv[1], "docs");
+    page_folder(argv[1], "include");
+    page_folder(argv[1], "include/belay");
+    return page_write(tool, argv[1], "docs/ops.md", write_ops) |
+           page_write(tool, argv[1], "docs/faults.md", write_faults) |
+           page_write(tool, argv[1], "docs/settings.md", write_settings) |
+           page_write(tool, argv[1], "include/belay/op_rows.h", write_header);
 }
