@@ -169,9 +169,9 @@ static bl_cause cause_of(const bl_flight *flight)
  * tells for itself. */
 static bool is_echo_of(const bl_flight *flight, const bl_cause *cause)
 {
-    return flight->is_backward && flight->custom == NULL && flight->record.policy == BELAY_INDEX_RAISE &&
-           flight->site == cause->site && flight->layer == cause->layer && flight->record.code == cause->code &&
-           flight->step == cause->step && flight->epoch == cause->epoch && flight->position == cause->position;
+    return flight->is_backward && flight->custom == NULL && flight->site == cause->site &&
+           flight->layer == cause->layer && flight->record.code == cause->code && flight->step == cause->step &&
+           flight->epoch == cause->epoch && flight->position == cause->position;
 }
 
 static bool is_echo(const belay_context *context, const bl_flight *flight)
@@ -183,10 +183,22 @@ static bool is_echo(const belay_context *context, const bl_flight *flight)
     return false;
 }
 
+static bool same_cause(const bl_cause *a, const bl_cause *b)
+{
+    return a->site == b->site && a->layer == b->layer && a->code == b->code && a->step == b->step &&
+           a->epoch == b->epoch && a->position == b->position;
+}
+
+/* Each once: a policy that moves bad indices lets a call meet them again and again. */
 static void note_cause(belay_context *context, const bl_flight *flight)
 {
-    if (!flight->is_backward && flight->custom == NULL)
-        context->causes[context->n_causes++ % BL_MAX_CAUSES] = cause_of(flight);
+    bl_cause cause = cause_of(flight);
+    if (flight->is_backward || flight->custom != NULL)
+        return;
+    for (uint64_t i = 0; i < context->n_causes && i < BL_MAX_CAUSES; i++)
+        if (same_cause(&context->causes[i], &cause))
+            return;
+    context->causes[context->n_causes++ % BL_MAX_CAUSES] = cause;
 }
 
 /* Of the faults behind one of a forward, its echoes. */
@@ -194,7 +206,8 @@ static uint64_t n_echoes(const bl_flight *flight, bl_flight *const *later, int n
 {
     uint64_t echoes = 0;
     bl_cause cause = cause_of(flight);
-    for (int i = 0; i < n && !flight->is_backward && flight->custom == NULL; i++)
+    bool may_echo = !flight->is_backward && flight->custom == NULL && flight->record.policy == BELAY_INDEX_RAISE;
+    for (int i = 0; i < n && may_echo; i++)
         echoes += is_echo_of(later[i], &cause);
     return echoes;
 }

@@ -185,7 +185,7 @@ void bl_tell_record(belay_context *context, const bl_flight *flight, const bl_fa
         return;
     }
     if (r->policy != BELAY_INDEX_RAISE) {
-        if (flight->is_backward || is_told(context, flight->site, r->count))
+        if (is_told(context, flight->site, r->count))
             return;
         code = r->policy == BELAY_INDEX_CLAMP ? BELAY_INDEX_CLAMPED : BELAY_INDEX_ZEROED;
     }

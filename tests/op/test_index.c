@@ -2,6 +2,7 @@
 /* Ops with data-dependent indices: against plain loops, under every policy, their faults by whole text. */
 #include "base/attributes.h"
 #include "op/numbers.h"
+#include "tensor/context.h"
 
 /* ---- values ---------------------------------------------------------------------------------------------------------- */
 
@@ -403,6 +404,103 @@ static void indices_of_max_are_tested_again_on_the_way_back(void **state)
     belay_close(context);
 }
 
+/* What a call whose walk back follows an index gives, and that index: of the op's own making, or the program's. */
+typedef belay_tensor (*followed)(belay_tensor v, belay_tensor own, belay_tensor *indices);
+static belay_tensor follow_max(belay_tensor v, belay_tensor own, belay_tensor *indices)
+{
+    (void)own;
+    return belay_max(v, 1, false, indices);
+}
+static belay_tensor follow_sort(belay_tensor v, belay_tensor own, belay_tensor *indices)
+{
+    (void)own;
+    return belay_sort(v, 1, true, indices);
+}
+static belay_tensor follow_topk(belay_tensor v, belay_tensor own, belay_tensor *indices)
+{
+    (void)own;
+    return belay_topk(v, 2, 1, false, indices);
+}
+static belay_tensor follow_max_pool(belay_tensor v, belay_tensor own, belay_tensor *indices)
+{
+    (void)own;
+    return belay_max_pool1d(v, &(belay_pool_options){.kernel = {2}}, indices);
+}
+static belay_tensor follow_embedding(belay_tensor v, belay_tensor own, belay_tensor *indices)
+{
+    *indices = own;
+    return belay_embedding(v, own, NULL);
+}
+static belay_tensor follow_gather(belay_tensor v, belay_tensor own, belay_tensor *indices)
+{
+    *indices = belay_view(own, belay_shape2(2, 1));
+    return belay_gather(v, 1, *indices, NULL);
+}
+static belay_tensor follow_index_add(belay_tensor v, belay_tensor own, belay_tensor *indices)
+{
+    *indices = own;
+    return belay_index_add(v, 0, own, v, 2, NULL);
+}
+
+/* Under a policy that moves bad indices, those that only the walk back meets are counted and told once a site; those that
+ * the forward has counted are not counted again. */
+static void policies_count_indices_that_were_spoilt_behind_the_forward(void **state)
+{
+    (void)state;
+    static const struct {
+        followed call;
+        const char *op, *at, *bound, *tensors, *values;
+    } all[] = {
+        {follow_max, "max_grad", "at[0]", "[0, 3)", "g_y [2] f32; at [2] i64", "90, -7"},
+        {follow_sort, "sort_grad", "at[0, 0]", "[0, 3)", "g_y [2, 3] f32; at [2, 3] i64", "90, -7, 91, -8"},
+        {follow_topk, "sort_grad", "at[0, 0]", "[0, 3)", "g_y [2, 2] f32; at [2, 2] i64", "90, -7, 91, -8"},
+        {follow_max_pool, "max_pool_grad", "at[0, 0, 0]", "[0, 3)", "g_y [2, 1, 1] f32; at [2, 1, 1] i64", "90, -7"},
+        {follow_embedding, "embedding_grad", "ids[0]", "[0, 2)", "g_y [2, 3] f32; ids [2] i64", "90, -7"},
+        {follow_gather, "gather_grad", "index[0, 0, 0]", "[0, 3)", "g_y [2, 1, 1] f32; index [2, 1, 1] i64", "90, -7"},
+        {follow_index_add, "index_select", "ids[0]", "[0, 2) of x", "x [1, 2, 3] f32; ids [2] i64", "90, -7"}};
+    const double v[] = {1, 3, 2, 6, 5, 4};
+    const int64_t good[] = {1, 0}, spoilt[] = {90, -7, 91, -8, 92, -9};
+    for (int i = 0; i < BL_COUNT(all); i++)
+        for (int policy = BELAY_INDEX_CLAMP; policy <= BELAY_INDEX_ZERO; policy++) {
+            told[0] = '\0';
+            belay_context *context = belay_open(&(belay_options){.device = "cpu",
+                                                                 .log = remember,
+                                                                 .no_journal = true,
+                                                                 .threads = 1,
+                                                                 .index_policy = (belay_index_policy)policy});
+            belay_tensor x2 = tensor_of(context, BELAY_F32, belay_shape2(2, 3), v), at;
+            belay_tensor own = belay_tensor_from(context, BELAY_I64, belay_shape1(2), good, sizeof good);
+            belay_tensor_requires_grad_set(x2, true);
+            for (int again = 0; again < 2; again++) {
+                belay_tensor y = all[i].call(x2, own, &at);
+                const int64_t n = belay_tensor_n_elements(at);
+                if (again == 0) {
+                    assert_int_equal(context->n_corrected, 0);
+                    assert_string_equal(told, "");
+                }
+                assert_int_equal(belay_tensor_write(at, spoilt, n * 8), BELAY_OK);
+                belay_backward(belay_sum(y, NULL));
+                assert_int_equal(context->n_corrected, (again + 1) * n);
+                assert_int_equal(belay_tensor_write(own, good, sizeof good), BELAY_OK);
+            }
+            char text[1024], *called = strstr(told, "test_index.c:");
+            assert_non_null(called);
+            int64_t n = belay_tensor_n_elements(at);
+            bool clamps = policy == BELAY_INDEX_CLAMP;
+            snprintf(text, sizeof text,
+                     "belay: %s is 90, outside %s (index.%s)\n"
+                     "    op: %s (backward), called at test_index.c:%d\n"
+                     "    tensors: %s; on cpu\n"
+                     "    bad: %d of %d elements; values %s\n%s"
+                     "    likely: well past the bound: ids of another vocabulary or table, or two inputs swapped\n"
+                     "    try: The run goes on with%s rows; use policy raise to find the samples.\n",
+                     all[i].at, all[i].bound, clamps ? "clamped" : "zeroed", all[i].op, atoi(called + 13),
+                     all[i].tensors, (int)n, (int)n, all[i].values, when, clamps ? " wrong" : "out those");
+            assert_words_equal(told, text);
+            assert_int_equal(belay_close(context), 0);
+        }
+}
+
 static void float_ids_are_refused_or_checked(void **state)
 {
     (void)state;
@@ -501,6 +599,7 @@ int main(void)
         cmocka_unit_test(bad_ids_in_some_blocks_are_zeros_and_all_else_is_copied),
         cmocka_unit_test(policy_that_is_none_is_refused),
         cmocka_unit_test(indices_of_max_are_tested_again_on_the_way_back),
+        cmocka_unit_test(policies_count_indices_that_were_spoilt_behind_the_forward),
         cmocka_unit_test(float_ids_are_refused_or_checked),
         cmocka_unit_test(selections_refuse_what_does_not_fit),
     };
