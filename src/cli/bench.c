@@ -199,7 +199,7 @@ static void say_beside(bl_cli *cli, const bl_bench_beside *row)
 static belay_code run_beside(bl_cli *cli, const bench_options *options, int threads, bl_error *error)
 {
     bl_bench_beside rows_beside[BL_BENCH_BESIDE];
-    bl_peer *peer = bl_peer_open(options->peer);
+    bl_peer *peer = bl_peer_open(options->peer, 0);
     const char *version = bl_peer_version(peer);
     belay_code code = BELAY_OK;
     if (version == NULL) {
@@ -217,6 +217,8 @@ static belay_code run_beside(bl_cli *cli, const bench_options *options, int thre
     code = bl_bench_beside_run(peer, threads, (int)options->windows, n, rows_beside, error);
     for (int i = 0; i < n && code == BELAY_OK; i++)
         say_beside(cli, &rows_beside[i]);
+    if (bl_peer_why(peer)[0] != '\0' && !cli->json)
+        printf("    %s\n", bl_peer_why(peer));
     bl_peer_close(peer);
     return code;
 }

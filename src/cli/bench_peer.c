@@ -12,13 +12,16 @@
 #include <unistd.h>
 
 #include "base/attributes.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "proc/child.h"
 
 /* bench_peer.py, as the build wrote it into a text. */
 extern const char bl_peer_script[];
 
-enum { PROCESSES = 2, MOST_THREADS = 2, PATIENCE_MS = 300 * 1000, LINE = 256 };
+/* To import PyTorch from a cold disk, and for a few steps of the largest job in the slowest setting. */
+enum { START_MS = 60 * 1000, ANSWER_MS = 120 * 1000 };
+enum { PROCESSES = 2, MOST_THREADS = 2, LINE = 256 };
 
 /* One interpreter: its BLAS has so many threads for good. */
 typedef struct interpreter {
@@ -28,7 +31,8 @@ typedef struct interpreter {
 
 struct bl_peer {
     interpreter process[PROCESSES];
-    char version[LINE], why[LINE];
+    char python[LINE], version[LINE], why[LINE];
+    int start_ms, answer_ms;
     char job[16], chosen_words[64];
     int chosen, chosen_threads;
 };
@@ -52,19 +56,35 @@ static void end(interpreter *p)
     p->pid = 0;
 }
 
-/* A line without its end; false when none came in time, or the process ended. */
-static bool read_line(const interpreter *p, char line[LINE])
+/* Milliseconds until then, at least 0. */
+static int left_until(int64_t deadline)
 {
-    for (int n = 0; n < LINE - 1;) {
+    int64_t left = deadline - bl_clock_now();
+    return left > 0 ? (int)((left + 999999) / 1000000) : 0;
+}
+
+/* A line without its end; false when none came in that time, and then the process is ended: `why` has the reason. */
+static bool read_line(bl_peer *peer, interpreter *p, int patience_ms, char line[LINE])
+{
+    int64_t deadline = bl_clock_now() + (int64_t)patience_ms * 1000000;
+    int ready = 1;
+    for (int n = 0; n < LINE - 1; n++) {
         struct pollfd waits = {.fd = p->from, .events = POLLIN};
-        if (poll(&waits, 1, PATIENCE_MS) <= 0 || read(p->from, line + n, 1) != 1)
-            return false;
+        do
+            ready = poll(&waits, 1, left_until(deadline));
+        while (ready < 0 && errno == EINTR);
+        if (ready <= 0 || read(p->from, line + n, 1) != 1)
+            break;
         if (line[n] == '\n') {
             line[n] = '\0';
             return true;
         }
-        n++;
     }
+    if (ready == 0)
+        snprintf(peer->why, LINE, "%.100s did not answer in %g s", peer->python, patience_ms / 1e3);
+    else
+        snprintf(peer->why, LINE, "%.100s ended without an answer", peer->python);
+    end(p);
     return false;
 }
 
@@ -92,31 +112,36 @@ static belay_code start(const char *python, int blas_threads, interpreter *p, bl
     return code;
 }
 
-/* Starts the interpreters and reads what they are; `why` is set when there is no peer. */
+/* Starts the interpreters and reads what they are; without a `version` there is no peer, and `why` is set. */
 static void meet(bl_peer *peer, const char *python)
 {
+    char version[LINE] = "";
     for (int i = 0; i < PROCESSES; i++) {
         bl_error error = {0};
         char line[LINE];
         interpreter *p = &peer->process[i];
         if (start(python, i + 1, p, &error) != BELAY_OK)
             snprintf(peer->why, LINE, "%.200s", error.what);
-        else if (!read_line(p, line))
-            snprintf(peer->why, LINE, "%.100s ended without an answer", python);
+        else if (!read_line(peer, p, peer->start_ms, line))
+            return;
         else if (strncmp(line, "torch ", 6) != 0)
             snprintf(peer->why, LINE, "%.60s: %.150s", python, strncmp(line, "none ", 5) == 0 ? line + 5 : line);
         else
-            snprintf(peer->version, LINE, "%s", line + 6);
+            snprintf(version, LINE, "%s", line + 6);
         if (peer->why[0] != '\0')
             return;
     }
+    memcpy(peer->version, version, sizeof version);
 }
 
-bl_peer *bl_peer_open(const char *python)
+bl_peer *bl_peer_open(const char *python, int patience_ms)
 {
     bl_peer *peer = bl_alloc(1, sizeof *peer);
     if (peer == NULL)
         return NULL;
+    snprintf(peer->python, LINE, "%s", python);
+    peer->start_ms = patience_ms > 0 ? patience_ms : START_MS;
+    peer->answer_ms = patience_ms > 0 ? patience_ms : ANSWER_MS;
     for (int i = 0; i < PROCESSES; i++)
         peer->process[i] = (interpreter){.to = -1, .from = -1};
     signal(SIGPIPE, SIG_IGN); /* an interpreter that ended is told by write */
@@ -124,14 +149,17 @@ bl_peer *bl_peer_open(const char *python)
     return peer;
 }
 
-const char *bl_peer_version(const bl_peer *peer) { return peer != NULL && peer->why[0] == '\0' ? peer->version : NULL; }
+const char *bl_peer_version(const bl_peer *peer)
+{
+    return peer != NULL && peer->version[0] != '\0' ? peer->version : NULL;
+}
 const char *bl_peer_why(const bl_peer *peer) { return peer != NULL ? peer->why : "no memory"; }
 
-static double ask(const interpreter *p, const char *job, int threads, int steps)
+static double ask(bl_peer *peer, interpreter *p, const char *job, int threads, int steps)
 {
     char line[LINE];
     int n = snprintf(line, sizeof line, "%s %d %d\n", job, threads, steps);
-    if (write(p->to, line, (size_t)n) != n || !read_line(p, line))
+    if (p->pid == 0 || write(p->to, line, (size_t)n) != n || !read_line(peer, p, peer->answer_ms, line))
         return 0;
     double seconds = strtod(line, NULL);
     return seconds > 0 && seconds < 1e6 ? seconds : 0;
@@ -145,7 +173,7 @@ const char *bl_peer_choose(bl_peer *peer, const char *job, int most, int steps)
     snprintf(peer->job, sizeof peer->job, "%s", job);
     for (int i = 0; i < PROCESSES && i < most; i++)
         for (int threads = 1; threads <= MOST_THREADS && threads <= most; threads++) {
-            double seconds = ask(&peer->process[i], job, threads, steps);
+            double seconds = ask(peer, &peer->process[i], job, threads, steps);
             if (seconds > 0 && (best == 0 || seconds < best)) {
                 best = seconds;
                 peer->chosen = i;
@@ -159,7 +187,7 @@ const char *bl_peer_choose(bl_peer *peer, const char *job, int most, int steps)
 
 double bl_peer_seconds(bl_peer *peer, int steps)
 {
-    return ask(&peer->process[peer->chosen], peer->job, peer->chosen_threads, steps);
+    return ask(peer, &peer->process[peer->chosen], peer->job, peer->chosen_threads, steps);
 }
 
 void bl_peer_close(bl_peer *peer)

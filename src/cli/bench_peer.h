@@ -11,9 +11,11 @@
 typedef struct bl_peer bl_peer;
 
 /* Starts `python` with one thread and with two for its BLAS.  Never fails: without a peer, bl_peer_version is NULL and
- * bl_peer_why says why.  NULL when there is no memory. */
-bl_peer *bl_peer_open(const char *python);
+ * bl_peer_why says why.  A process that gives no answer in `patience_ms` (0: a minute to start, two for a job) is ended,
+ * and not asked again.  NULL when there is no memory. */
+bl_peer *bl_peer_open(const char *python, int patience_ms);
 const char *bl_peer_version(const bl_peer *peer);
+/* Why there is no peer, or no answer: of the process that failed last. */
 const char *bl_peer_why(const bl_peer *peer);
 
 /* Tries the job ("reference", "demo", "gpt2") under each setting of threads, at most `most`, `steps` steps each, and keeps
