@@ -56,7 +56,7 @@ typedef struct belay_grad_scaler belay_grad_scaler;
 
 /* Zero means what stands in brackets. */
 typedef struct belay_grad_scaler_options {
-    double init_scale;       /* (65536) a positive f32 */
+    double init_scale;       /* (65536) a normal positive f32 */
     double growth_factor;    /* (2) above 1 */
     double backoff_factor;   /* (0.5) in (0, 1) */
     int64_t growth_interval; /* (2000) steps in a row without an overflow until the scale grows */
@@ -66,11 +66,22 @@ typedef struct belay_grad_scaler_options {
 /* The scale lies on the context's current device, where the optimizers that use it must lie too.  Faults: conf.value,
  * mem.exhausted. */
 BELAY_API belay_grad_scaler *belay_grad_scaler_new(belay_context *context, const belay_grad_scaler_options *options);
+/* Gradients that it has multiplied stay so: no step takes them after it (conf.order). */
 BELAY_API void belay_grad_scaler_free(belay_grad_scaler *scaler);
 
-/* A window goes scale, backward, unscale if wanted, step, update.  None of them waits for the device.  A call out of this
- * order is conf.order, which names both places, and its window is lost.  A window in which a fault came moves neither
- * the scale nor its count. */
+/* A window goes scale, backward, unscale if wanted, step, update; with several optimizers an unscale and a step for each
+ * of them, and one update.  A call out of this order is conf.order, which names both places, and its window is lost.  A
+ * window in which a fault came moves neither the scale nor its count: with several optimizers all of their steps are
+ * refused.
+ *
+ * What a gradient was multiplied by is kept with it.  A step takes gradients that are all of its own scale, as it is since
+ * the last update: those of a loss that was not scaled, scaled twice or by another scale, before an update or before the
+ * state was written are refused (conf.order).  A parameter that two optimizers share is unscaled once, whichever
+ * asks; its gradient is used up by the step that comes first.
+ *
+ * None of these calls waits for the device, with two exceptions.  A step while leaves that are not its optimizer's have
+ * gradients: they would go with a faulted window, so that the host has to know.  The first call after the state was
+ * written: what was written is proved. */
 
 /* loss times the scale, in f32 where the loss is 16-bit; recorded. */
 BELAY_API belay_tensor belay_grad_scaler_scale(belay_grad_scaler *scaler, belay_tensor loss);
@@ -84,7 +95,8 @@ BELAY_API void belay_grad_scaler_unscale(belay_grad_scaler *scaler, belay_optimi
 BELAY_API void belay_grad_scaler_step(belay_grad_scaler *scaler, belay_optimizer *optimizer);
 
 /* After the steps of a window: an overflow multiplies the scale by the backoff factor; without one for growth_interval
- * windows in a row it is multiplied by the growth factor, unless that is no finite f32. */
+ * windows in a row it is multiplied by the growth factor, unless that is no finite f32.  It never falls below 2^-126:
+ * PyTorch's goes on to 0 and never comes back. */
 BELAY_API void belay_grad_scaler_update(belay_grad_scaler *scaler);
 
 /* ---- questions.  Each waits for the device. ---- */
@@ -97,7 +109,8 @@ BELAY_API bool belay_grad_scaler_found_inf(const belay_grad_scaler *scaler);
 BELAY_API int64_t belay_grad_scaler_n_backoffs(const belay_grad_scaler *scaler);
 
 /* Everything that the next window reads, "state" f64 [8], for checkpoints: written back by belay_tensor_write into a
- * scaler made with the same options, the run goes on bit for bit.  Belongs to the scaler. */
+ * scaler made with the same options, the run goes on bit for bit.  Values that no scale can have are conf.value at the next
+ * call.  Belongs to the scaler. */
 BELAY_API belay_tensor belay_grad_scaler_state(const belay_grad_scaler *scaler);
 
 #ifdef __cplusplus

@@ -69,11 +69,12 @@ typedef struct bl_window_words {
     uint32_t gate; /* nonzero: the window has a fault, updates write nothing */
     uint32_t outcome;
     float scale;      /* its loss scale; 0: none */
-    uint32_t refused; /* under a loss scale: overflows in a row, this one too, and BL_WINDOW_SETTLED */
+    uint32_t refused; /* under a loss scale: overflows in a row, this one too, BL_WINDOW_SETTLED and FIXED */
 } bl_window_words;
 
-/* A step was applied under the loss scale before. */
+/* A step was applied under the loss scale before; the scale does not move. */
 #define BL_WINDOW_SETTLED 0x80000000u
+#define BL_WINDOW_FIXED 0x40000000u
 
 /* Written by kernels, read by the host at a fence; on CUDA it lies in mapped host memory. */
 typedef struct bl_fault_ring {

@@ -251,12 +251,16 @@ static void refuse_moved(belay_context *context, const bl_slot *leaf, const bl_s
     bl_context_raise_error(context, &error);
 }
 
-/* Whether what arrives at a leaf came through a loss scale; its optimizer's step asks. */
-static void mark(const belay_context *context, bl_slot *leaf)
+/* Which loss scale what arrives at a leaf was multiplied by; its optimizer's step asks. */
+static void mark(belay_context *context, bl_slot *leaf)
 {
-    unsigned before = belay_tensor_is_nil(leaf->grad) ? 0 : leaf->grad_marks;
-    unsigned now = context->mixed.scaling.is_scaled ? BL_GRAD_SCALED : BL_GRAD_PLAIN;
-    leaf->grad_marks = (uint8_t)(before | now | (before & BL_GRAD_UNSCALED ? BL_GRAD_LATE : 0));
+    bl_scaling *scaling = &context->mixed.scaling;
+    if (belay_tensor_is_nil(leaf->grad))
+        leaf->grad_scale = (bl_grad_scale){0};
+    bool is_late = (leaf->grad_scale.marks & BL_GRAD_UNSCALED) != 0;
+    bl_grad_scale_join(&leaf->grad_scale, scaling->now);
+    leaf->grad_scale.marks |= is_late ? BL_GRAD_LATE : 0;
+    scaling->has_plain = scaling->has_plain || (scaling->now.marks & BL_GRAD_PLAIN) != 0;
 }
 
 /* A leaf's gradient belongs to the leaf. */
@@ -311,8 +315,10 @@ static void route(belay_context *context, const bl_edge *edge, belay_tensor grad
         bl_context_raise(context, BELAY_LIFE_TAPE,
                          "backward reached an op whose record is gone: a backward before has walked it, or its scope "
                          "has closed");
-    else
+    else {
+        bl_grad_scale_join(&to->scale, context->mixed.scaling.now);
         arrive(context, &to->grad[edge->output], grad);
+    }
 }
 
 static bool has_arrived(const bl_node *node)
@@ -343,6 +349,7 @@ static void walk_node(belay_context *context, bl_node *node)
     belay_scope scope = belay_scope_open(context);
     if (scope.context != 0) { /* else as many are open as there can be, which was told */
         uint32_t floor = bl_scope_floor_set(context);
+        context->mixed.scaling.now = node->scale;
         node->rule(context, node, grad_in);
         for (int k = 0; k < node->n_in; k++)
             if (node->in[k].is_wanted && !belay_tensor_is_nil(grad_in[k]))
@@ -361,8 +368,9 @@ static void walk(belay_context *context, bl_node *from)
 {
     bool was_recording = context->recording, was_gating = context->is_gating, was_backward = context->in_backward;
     int was_autocast = context->mixed.autocast;
-    bool was_scaled = context->mixed.scaling.is_scaled;
-    context->mixed.scaling.is_scaled = false;
+    bl_scaling *scaling = &context->mixed.scaling, was = *scaling;
+    scaling->walked_at = context->site;
+    scaling->has_plain = false;
     context->mixed.autocast = 0; /* gradients have the dtypes that the forward's casts gave them */
     context->in_backward = true;
     context->is_gating = true;
@@ -373,9 +381,10 @@ static void walk(belay_context *context, bl_node *from)
     for (; at >= 0; at--)
         if (!context->tape->node[at]->is_walked && has_arrived(context->tape->node[at]))
             walk_node(context, context->tape->node[at]);
-    if (!context->mixed.scaling.is_scaled)
-        context->mixed.scaling.plain_at = context->site;
-    context->mixed.scaling.is_scaled = was_scaled;
+    scaling->plain_at = scaling->has_plain ? context->site : scaling->plain_at;
+    scaling->has_plain = was.has_plain;
+    scaling->walked_at = was.walked_at;
+    scaling->now = was.now;
     context->in_backward = was_backward;
     context->mixed.autocast = was_autocast;
     context->is_gating = was_gating;
@@ -420,8 +429,12 @@ static void backward(belay_context *context, belay_tensor tensor, belay_tensor u
     bool was = belay_recording_set(context, false);
     int output = slot->node_output;
     belay_tensor one = is_given ? upstream : bl_launch_fill_like(context, tensor, slot->dtype, &shape, 1);
-    if (!belay_tensor_is_nil(one))
+    if (!belay_tensor_is_nil(one)) {
+        bool is_inside = context->in_backward; /* of a walk: of what that one is at */
+        bl_grad_scale_join(&node->scale,
+                           is_inside ? context->mixed.scaling.now : (bl_grad_scale){.marks = BL_GRAD_PLAIN});
         arrive(context, &node->grad[output], one);
+    }
     belay_recording_set(context, was);
     belay_scope_close(scope);
     walk(context, node);

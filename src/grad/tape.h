@@ -40,6 +40,7 @@ struct bl_node {
     belay_shape out_shape[BL_MAX_OUT];
     belay_dtype out_dtype[BL_MAX_OUT];
     belay_tensor grad[BL_MAX_OUT]; /* held; what has arrived */
+    bl_grad_scale scale;           /* and of which loss scale it is */
     int64_t dims[8];               /* symbols of the row's signature */
     belay_shape factor[2];         /* matmul: of its factors as the kernel saw them */
     void *state;                   /* of the rule */

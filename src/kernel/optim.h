@@ -14,7 +14,8 @@
 #if defined BL_BODIES
 
 #if BL_IS_FLOAT
-#define BL_CHUNK 1024
+#define BL_CHUNK       1024
+#define BL_SCALE_LEAST 1.1754943508222875e-38 /* 2^-126 */
 
 /* The learning rate's factor at a position.  i[0] is the kind; f[1] to f[4] its numbers:
  *   0 constant: 1
@@ -40,17 +41,18 @@ BL_FN double BL_(schedule_factor)(const bl_params *p, double position)
 }
 
 /* A window that no fault closed, under a loss scale: marked for the update, and told to the host. */
-BL_FN void BL_(scaler_mark)(double *scaler, bl_window_words *window, bool overflowed, bool applied)
+BL_FN void BL_(scaler_mark)(double *scaler, bl_window_words *window, bool overflowed, bool applied, bool fixed)
 {
     window->scale = (float)scaler[0];
-    window->refused = (uint32_t)(scaler[4] + 1) | (scaler[5] > 0 ? BL_WINDOW_SETTLED : 0);
+    window->refused = (uint32_t)(scaler[4] < 1e9 ? scaler[4] + 1 : 1e9);
+    window->refused |= (scaler[5] > 0 ? BL_WINDOW_SETTLED : 0) | (fixed ? BL_WINDOW_FIXED : 0);
     scaler[2] = overflowed || scaler[2] != 0;
     scaler[3] += 1;
     scaler[5] += applied;
 }
 
 /* partial[C] -> state; f[0] = base rate, f[1..4] and i[0] as above, f[5] = largest norm or 0, f[6] = 1 / divisor,
- * i[1] = the gradients are divided by the loss scale already */
+ * i[1] = the gradients are divided by the loss scale already, i[2] = it is fixed */
 BL_FN void BL_(optim_prepare)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
     (void)row, (void)bad;
@@ -75,7 +77,7 @@ BL_FN void BL_(optim_prepare)(const bl_launch *l, int64_t row, bl_bad *bad)
     bool finite = norm - norm == 0;
     bool faulted = window->gate != 0;
     if (scaler != 0 && !faulted)
-        BL_(scaler_mark)(scaler, window, sum - sum != 0, finite);
+        BL_(scaler_mark)(scaler, window, sum - sum != 0, finite, l->params.i[2] != 0);
     state[4] = norm;
     state[0] = finite && !faulted;
     state[6] += faulted;
@@ -116,7 +118,8 @@ BL_FN void BL_(scaler_unscale)(const bl_launch *l, int64_t chunk, bl_bad *bad)
 }
 
 /* scaler[S]!; f = growth factor, backoff factor, windows in a row; i[0] = the scale is fixed.  PyTorch's rule, in double
- * and rounded to f32 as there. */
+ * and rounded to f32 as there; but it never falls below the smallest normal f32: PyTorch's goes on to 0, whose gradients
+ * are 0 / 0 for ever. */
 BL_FN void BL_(scaler_update)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
     (void)row, (void)bad;
@@ -124,18 +127,19 @@ BL_FN void BL_(scaler_update)(const bl_launch *l, int64_t row, bl_bad *bad)
     if (!BL_ROW_LEADER || scaler[3] == 0)
         return;
     bool overflowed = scaler[2] != 0, fixed = l->params.i[0] != 0;
-    double grown = (double)(float)(scaler[0] * l->params.f[0]);
+    double was = scaler[0], grown = (double)(float)(was * l->params.f[0]),
+           lowered = (double)(float)(was * l->params.f[1]);
     scaler[1] = overflowed ? 0 : scaler[1] + 1;
     if (overflowed && !fixed)
-        scaler[0] = (double)(float)(scaler[0] * l->params.f[1]);
-    if (scaler[1] == l->params.f[2]) {
+        scaler[0] = lowered > BL_SCALE_LEAST ? lowered : BL_SCALE_LEAST;
+    if (scaler[1] >= l->params.f[2]) {
         scaler[0] = fixed || grown - grown != 0 ? scaler[0] : grown;
         scaler[1] = 0;
     }
     scaler[2] = 0;
     scaler[3] = 0;
     scaler[4] = overflowed ? scaler[4] + 1 : 0;
-    scaler[6] += overflowed && !fixed;
+    scaler[6] += scaler[0] < was;
     scaler[7] = overflowed;
 }
 
@@ -228,7 +232,9 @@ BL_FN void BL_(optim_age)(const bl_launch *l, int64_t row, bl_bad *bad)
 #elif defined BL_ROWS
 
 BL_ROW(LANE, optim_prepare, FLOAT, .signature = "1: partial:f64[C] state:f64[S]! scaler:f64[S]?! ->", .internal = true,
-       .options = "f[0] rate, f[1..4] and i[0] schedule, f[5] largest norm, f[6] 1 / divisor, i[1] unscaled already",
+       .options =
+           "f[0] rate, f[1..4] and i[0] schedule, f[5] largest norm, f[6] 1 / divisor, i[1] unscaled already, i[2] "
+           "fixed",
        .formula = "clip = min(1, largest / (norm + 1e-6)); apply = finite and no fault",
        .says = "Decides whether the step is applied, and its rate and clipping factor.")
 BL_ROW(LANE, optim_squares, FLOAT, .signature = "N/1024: g[N] partial:f64[C]! ->", .internal = true,

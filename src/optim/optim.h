@@ -72,11 +72,11 @@ struct belay_optimizer {
     belay_tensor used, t, state, partial;
     bl_optim_entry *entry;
     int64_t n_entries;
-    int n_uses;               /* calls that work with it and have not ended: it is not freed meanwhile */
-    bool has_gradients;       /* those of the window that is told now are still there */
-    uint64_t unscaled_window; /* its number plus 1, when gradients were divided by a loss scale; 0: never */
-    uintptr_t unscaled_at;
-    uint64_t stepped_update; /* of its loss scale: number plus 1 of the update that is to come; 0: no step */
+    int n_uses;             /* calls that work with it and have not ended: it is not freed meanwhile */
+    bool has_gradients;     /* those of the window that is told now are still there */
+    uintptr_t unscaled_at;  /* where its gradients were divided by a loss scale; 0: since its last step nowhere */
+    uint64_t unscaled_lost; /* how many windows had been lost then: of gradients that went with one it says nothing */
+    uint64_t stepped_round; /* of the loss scale that it was stepped by last; 0: none */
     uintptr_t stepped_at;
 };
 
@@ -102,9 +102,14 @@ belay_optimizer *bl_optim_adam(belay_context *context, const bl_optim_list *list
                                bool is_decoupled);
 belay_optimizer *bl_optim_nil(void);
 
-/* belay_optimizer_step, by what belay_optimizer_step or a loss scale has proved: with the scale's state, and whether the
- * gradients are divided by it already. */
-void bl_optim_step(belay_optimizer *optimizer, belay_tensor scaler, bool is_unscaled);
+/* The loss scale that a step is made by: its state, whether the gradients are divided by it already, whether it moves. */
+typedef struct bl_optim_scaling {
+    belay_tensor state;
+    bool is_unscaled, is_fixed;
+} bl_optim_scaling;
+
+/* belay_optimizer_step, by what belay_optimizer_step (`scaling` NULL) or a loss scale has proved. */
+void bl_optim_step(belay_optimizer *optimizer, const bl_optim_scaling *scaling);
 
 /* Where a loss scale's state begins and what it says; written by kernel/optim.h, where it is described. */
 enum {
@@ -117,6 +122,16 @@ enum {
     BL_SCALER_BACKOFFS,
     BL_SCALER_LAST_FOUND
 };
+
+/* Whether values that a file or a caller has for a tensor of the state can be; else why not: "a scale of nan, outside
+ * ...".  Its shape and dtype were proved. */
+typedef bool (*bl_optim_check)(const void *bytes, int64_t n_bytes, bl_text *why);
+bool bl_scaler_state_check(const void *bytes, int64_t n_bytes, bl_text *why);
+/* That of an optimizer's state of this name; NULL where any values can be. */
+bl_optim_check bl_optim_check_of(const char *name);
+/* A whole number, as far as state counts. */
+bool bl_optim_is_count(double value);
+#define BL_OPTIM_COUNTS "the counts from 0 to 9007199254740992"
 
 /* A step without a loss scale: false after conf.order, when the optimizer's gradients are scaled. */
 bool bl_scaler_permits(belay_optimizer *optimizer);
@@ -131,5 +146,7 @@ bool bl_optim_advance_run(belay_optimizer *optimizer);
 
 /* A window that has ended: its faults are history, or a warning says why its step was refused. */
 void bl_optim_tell_window(belay_context *context, const bl_window *window, uint32_t outcome);
+/* The window at work is dropped before a step: what non-finite tracing met in it. */
+void bl_optim_tell_discarded(belay_context *context);
 
 #endif

@@ -9,6 +9,8 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "grad/tape.h"
@@ -21,14 +23,94 @@ struct belay_grad_scaler {
     belay_context *context; /* NULL: the nil scaler */
     bl_params update;
     belay_tensor state;
-    int64_t serial;
-    uint64_t n_updates;
-    uintptr_t scaled_at, stepped_at; /* since the last update; 0: neither */
+    uint64_t version; /* of its storage, after what was written last by this file or read by it */
+    bool is_legal;    /* what it said then */
+    bool was_written; /* by another hand, and the round began by that */
+    uint32_t serial;
+    uint64_t round;                  /* between two updates; no other of the context has the same */
+    uint64_t n_lost;                 /* of the context, when the round began or a loss was scaled last */
+    uintptr_t scaled_at, stepped_at; /* in this round; 0: neither */
+    bool is_refused;                 /* a step of this round was, for its order */
     uintptr_t updated_at;            /* 0: never */
     struct belay_grad_scaler *next;
 };
 
 static belay_grad_scaler nil_scaler;
+
+/* ---- the state ------------------------------------------------------------------------------------------------------- */
+
+#define SCALES "the normal positive values of f32, [1.17549e-38, 3.40282e+38]"
+
+static bool is_scale(double scale) { return scale >= 0x1p-126 && (double)(float)scale == scale && isfinite(scale); }
+
+bool bl_scaler_state_check(const void *bytes, int64_t n_bytes, bl_text *why)
+{
+    (void)n_bytes; /* whose shape was compared */
+    static const char *const names[STATE] = {"scale",
+                                             "growth count",
+                                             "mark of an overflow",
+                                             "number of windows",
+                                             "number of overflows in a row",
+                                             "number of applied windows",
+                                             "number of backoffs",
+                                             "last mark of an overflow"};
+    double state[STATE];
+    memcpy(state, bytes, sizeof state);
+    for (int i = 0; i < STATE; i++) {
+        if (i == BL_SCALER_SCALE ? is_scale(state[i]) : bl_optim_is_count(state[i]))
+            continue;
+        bl_text_format(why, "a %s of %g, outside %s", names[i], bl_text_real(state[i]),
+                       i == BL_SCALER_SCALE ? SCALES : BL_OPTIM_COUNTS);
+        return false;
+    }
+    return true;
+}
+
+static void begin_round(belay_grad_scaler *s)
+{
+    s->round = ++s->context->mixed.scaler_serial;
+    s->n_lost = s->context->mixed.scaling.n_lost;
+    s->was_written = false;
+    s->is_refused = false;
+    s->scaled_at = 0;
+    s->stepped_at = 0;
+}
+
+/* After launches of this file that write it. */
+static void note_version(belay_grad_scaler *s)
+{
+    const bl_slot *slot = bl_slot_get(s->context, s->state);
+    s->version = slot != NULL ? slot->storage->version : s->version;
+}
+
+/* It was written by another hand: what it says is proved, and what was scaled before was scaled by another scale. */
+static bool look_again(belay_grad_scaler *s)
+{
+    double state[STATE];
+    belay_context *context = s->context;
+    const bl_slot *slot = bl_slot_get(context, s->state);
+    bl_text why = {0};
+    if (slot->storage->version != s->version) {
+        begin_round(s);
+        s->was_written = true;
+    }
+    note_version(s);
+    (void)bl_place_settle(context, "the state of a loss scale that was written is looked at");
+    s->is_legal = bl_place_read(context, slot, 0, state, sizeof state) == BELAY_OK &&
+                  bl_scaler_state_check(state, sizeof state, &why);
+    if (!s->is_legal)
+        bl_context_raise(context, BELAY_CONF_VALUE, "the state that was written into a loss scale has %s",
+                         why.bytes != NULL ? bl_text_get(&why) : "no values that can be read");
+    bl_text_fini(&why);
+    return s->is_legal;
+}
+
+/* Whether the state is one that a scale can have; else that was told. */
+static bool look(belay_grad_scaler *s)
+{
+    const bl_slot *slot = bl_slot_use(s->context, s->state);
+    return slot != NULL && (BL_LIKELY(slot->storage->version == s->version && s->is_legal) || look_again(s));
+}
 
 /* ---- making ---------------------------------------------------------------------------------------------------------- */
 
@@ -42,8 +124,7 @@ static bool check(belay_context *context, const char *name, double value, bool f
 
 static bool options_are_legal(belay_context *context, const belay_grad_scaler_options *o)
 {
-    float init = (float)o->init_scale;
-    return check(context, "init_scale", o->init_scale, init > 0 && isfinite(init), "the positive values of f32") &&
+    return check(context, "init_scale", o->init_scale, is_scale((double)(float)o->init_scale), SCALES) &&
            check(context, "growth_factor", o->growth_factor, o->growth_factor > 1 && isfinite(o->growth_factor),
                  "(1, inf)") &&
            check(context, "backoff_factor", o->backoff_factor, o->backoff_factor > 0 && o->backoff_factor < 1,
@@ -77,7 +158,9 @@ static belay_grad_scaler *make(belay_context *context, const belay_grad_scaler_o
     s->context = context;
     s->update = (bl_params){.f = {o->growth_factor, o->backoff_factor, (double)o->growth_interval}};
     s->update.i[0] = o->is_fixed;
-    s->serial = (int64_t)++context->mixed.scaler_serial;
+    s->serial = (uint32_t)++context->mixed.scaler_serial;
+    s->is_legal = true;
+    begin_round(s);
     s->state = bl_tensor_own(context, bl_launch_fill(context, BELAY_F64, &shape, 0));
     const bl_slot *slot = bl_slot_get(context, s->state);
     if (slot == NULL || bl_place_write(context, slot, 0, first, sizeof first) != BELAY_OK ||
@@ -85,6 +168,7 @@ static belay_grad_scaler *make(belay_context *context, const belay_grad_scaler_o
         scaler_free(s);
         return NULL;
     }
+    note_version(s);
     s->next = context->mixed.scalers;
     context->mixed.scalers = s;
     context->mixed.n_scalers++;
@@ -143,64 +227,124 @@ static bool is_of(const belay_grad_scaler *s, const belay_optimizer *o)
     return false;
 }
 
-/* What the optimizer's gradients are made of: BL_GRAD_* of all of them, 0 where there is none. */
-static unsigned marks_of(const belay_optimizer *o)
+/* ---- what an optimizer's gradients are ------------------------------------------------------------------------------- */
+
+/* Of parameter i; NULL where it has none. */
+static bl_grad_scale *gradient_at(const belay_optimizer *o, int64_t i)
 {
-    unsigned marks = 0;
+    bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
+    return leaf != NULL && !belay_tensor_is_nil(leaf->grad) ? &leaf->grad_scale : NULL;
+}
+
+/* The first whose marks are among these; NULL where none is. */
+static const bl_grad_scale *find_marked(const belay_optimizer *o, unsigned marks)
+{
     for (int64_t i = 0; i < o->n; i++) {
-        const bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
-        if (leaf != NULL && !belay_tensor_is_nil(leaf->grad))
-            marks |= leaf->grad_marks;
+        const bl_grad_scale *g = gradient_at(o, i);
+        if (g != NULL && (g->marks & marks) != 0)
+            return g;
     }
-    return marks;
+    return NULL;
+}
+
+static bool has_gradients(const belay_optimizer *o) { return find_marked(o, BL_GRAD_HELD | BL_GRAD_PLAIN) != NULL; }
+
+/* The first that is not of this round of the scale, or not whole. */
+static const bl_grad_scale *find_strange(const belay_grad_scaler *s, const belay_optimizer *o)
+{
+    for (int64_t i = 0; i < o->n; i++) {
+        const bl_grad_scale *g = gradient_at(o, i);
+        if (g != NULL && ((g->marks & (BL_GRAD_OTHER | BL_GRAD_PLAIN)) != 0 || g->round != s->round))
+            return g;
+    }
+    return NULL;
 }
 
 bool bl_scaler_permits(belay_optimizer *o)
 {
-    belay_context *context = o->context;
-    if (context->mixed.n_scalers == 0 || (marks_of(o) & (BL_GRAD_SCALED | BL_GRAD_UNSCALED)) == 0)
+    const bl_grad_scale *g = find_marked(o, BL_GRAD_HELD);
+    if (g == NULL)
         return true;
-    refuse(context, "belay_optimizer_step on gradients that a loss scale has multiplied", "the loss was scaled",
-           context->mixed.scaling.scaled_at, "Call belay_grad_scaler_step and belay_grad_scaler_update in its place.");
+    refuse(o->context, "belay_optimizer_step on gradients that a loss scale has multiplied",
+           (g->marks & BL_GRAD_UNSCALED) != 0 ? "the gradients were unscaled" : "the loss was scaled", g->site,
+           "Call belay_grad_scaler_step and belay_grad_scaler_update in its place.");
     return false;
 }
 
-static bool was_stepped(const belay_grad_scaler *s, const belay_optimizer *o)
+static bool was_stepped(const belay_grad_scaler *s, const belay_optimizer *o) { return o->stepped_round == s->round; }
+
+/* By a call for this optimizer.  Parameters that it shares with another may be without. */
+static bool was_unscaled(const belay_optimizer *o)
 {
-    return o->stepped_update == s->n_updates + 1 && s->stepped_at != 0;
+    return o->unscaled_at != 0 && o->unscaled_lost == o->context->mixed.scaling.n_lost &&
+           find_marked(o, BL_GRAD_UNSCALED) != NULL;
 }
 
-static bool was_unscaled(const belay_optimizer *o) { return o->unscaled_window == o->context->window + 1; }
+/* Whether a fault took the gradients of this round, those of other optimizers too: its step is refused for that, and
+ * none of its calls is out of order. */
+static bool was_lost(const belay_grad_scaler *s, const belay_optimizer *o)
+{
+    return s->n_lost != s->context->mixed.scaling.n_lost && !has_gradients(o);
+}
 
-/* Gradients are there, all of them times the scale; `call` says who asks. */
+/* `call` came for gradients that `why`. */
+static void refuse_call(const belay_grad_scaler *s, const char *call, const char *why, const char *earlier,
+                        uintptr_t site, const char *advice)
+{
+    char what[192];
+    snprintf(what, sizeof what, "%s %s", call, why);
+    refuse(s->context, what, earlier, site, advice);
+}
+
+static void refuse_strange(const belay_grad_scaler *s, const bl_grad_scale *g, const char *call)
+{
+    const char *scaled = (g->marks & BL_GRAD_UNSCALED) != 0 ? "the gradients were unscaled" : "the loss was scaled";
+    if ((g->marks & BL_GRAD_PLAIN) != 0)
+        refuse_call(s, call, "on gradients of a loss that was not scaled", "that loss was walked back",
+                    s->context->mixed.scaling.plain_at, "Walk back what belay_grad_scaler_scale gives.");
+    else if ((g->marks & BL_GRAD_OTHER) != 0)
+        refuse_call(s, call, "on gradients to which losses of different scales were added", scaled, g->site,
+                    "Scale all losses of a window by one loss scale, and update it after the steps.");
+    else if (g->scaler != s->serial)
+        refuse_call(s, call, "on gradients that another loss scale has multiplied", scaled, g->site,
+                    "Step by the loss scale that the loss was scaled by.");
+    else if (s->was_written)
+        refuse_call(s, call, "on gradients that were scaled before the scale's state was written", scaled, g->site,
+                    "Write the state of a loss scale between windows.");
+    else
+        refuse_call(s, call, "on gradients that were scaled before the last update", "the scale was updated",
+                    s->updated_at, "Step every optimizer of a window before belay_grad_scaler_update.");
+}
+
+static void refuse_none(const belay_grad_scaler *s, const char *call)
+{
+    if (s->stepped_at != 0)
+        refuse_call(s, call, "on parameters without a gradient", "a step before, which uses gradients up, was made",
+                    s->stepped_at, "Walk back a loss of theirs; what two optimizers share goes with the first step.");
+    else if (s->scaled_at != 0)
+        refuse_call(s, call, "without a backward", "the loss was scaled", s->scaled_at,
+                    "Call belay_backward on the scaled loss first.");
+    else
+        refuse_call(s, call, "before a loss was scaled", "the scale was updated last", s->updated_at,
+                    "Scale the loss by belay_grad_scaler_scale and walk it back first.");
+}
+
+/* Gradients are there, all of them times the scale as it is; `call` says who asks. */
 static bool are_scaled(const belay_grad_scaler *s, const belay_optimizer *o, const char *call)
 {
-    belay_context *context = s->context;
-    unsigned marks = marks_of(o);
-    bl_text what = {0};
-    bool fits = (marks & (BL_GRAD_SCALED | BL_GRAD_UNSCALED)) != 0 && (marks & BL_GRAD_PLAIN) == 0;
-    if (fits)
+    const bl_grad_scale *strange = find_strange(s, o);
+    if (strange != NULL)
+        refuse_strange(s, strange, call);
+    else if (!has_gradients(o))
+        refuse_none(s, call);
+    else
         return true;
-    if ((marks & BL_GRAD_PLAIN) != 0) {
-        bl_text_format(&what, "%s on gradients of a loss that was not scaled", call);
-        refuse(context, bl_text_get(&what), "that loss was walked back", context->mixed.scaling.plain_at,
-               "Walk back what belay_grad_scaler_scale gives.");
-    } else if (s->scaled_at != 0) {
-        bl_text_format(&what, "%s without a backward", call);
-        refuse(context, bl_text_get(&what), "the loss was scaled", s->scaled_at,
-               "Call belay_backward on the scaled loss first.");
-    } else {
-        bl_text_format(&what, "%s before a loss was scaled", call);
-        refuse(context, bl_text_get(&what), "the scale was updated last", s->updated_at,
-               "Scale the loss by belay_grad_scaler_scale and walk it back first.");
-    }
-    bl_text_fini(&what);
     return false;
 }
 
 /* ---- scale ----------------------------------------------------------------------------------------------------------- */
 
-static belay_grad_scaler *find(const belay_context *context, int64_t serial)
+static belay_grad_scaler *find(const belay_context *context, uint32_t serial)
 {
     belay_grad_scaler *s = context->mixed.scalers;
     while (s != NULL && s->serial != serial)
@@ -215,17 +359,36 @@ static belay_tensor times(belay_context *context, belay_tensor x, belay_tensor s
     return bl_launch_run(&call) ? call.out[0] : (belay_tensor){0};
 }
 
-/* params.i[0] = which scale, i[1] = after how many updates of it. */
-static void rule_scale(belay_context *context, bl_node *node, belay_tensor *grad_in)
+/* What was scaled may be walked back: through no other scale, and while its own is what it was.  One that was freed is
+ * asked for by the step. */
+static bool may_walk(const belay_context *context, const bl_node *node, belay_grad_scaler *s)
 {
-    const belay_grad_scaler *s = find(context, node->params.i[0]);
-    if (s != NULL && (int64_t)s->n_updates != node->params.i[1]) {
-        refuse(context, "a loss was walked back after the update of the scale that it was multiplied by",
+    const bl_scaling *scaling = &context->mixed.scaling;
+    belay_context *told = (belay_context *)context;
+    if ((scaling->now.marks & BL_GRAD_HELD) != 0)
+        refuse(told,
+               "a loss was walked back that was scaled twice, or to which another was added that was scaled again",
+               "it was scaled again", scaling->now.site, "Scale the sum of a window's losses once, as the last step.");
+    else if (s == NULL || (look(s) && s->round == (uint64_t)node->params.i[1]))
+        return true;
+    else if (s->was_written)
+        refuse(told, "a loss was walked back after the state of the scale that it was multiplied by had been written",
+               "it was walked back", scaling->walked_at, "Write the state of a loss scale between windows.");
+    else
+        refuse(told, "a loss was walked back after the update of the scale that it was multiplied by",
                "the scale was updated", s->updated_at,
                "Call belay_grad_scaler_update after the window's last backward.");
+    return false;
+}
+
+/* params.i[0] = which scale, i[1] = in which round of it. */
+static void rule_scale(belay_context *context, bl_node *node, belay_tensor *grad_in)
+{
+    uint32_t serial = (uint32_t)node->params.i[0];
+    if (!may_walk(context, node, find(context, serial)))
         return;
-    }
-    context->mixed.scaling.is_scaled = true;
+    context->mixed.scaling.now = (bl_grad_scale){
+        .site = node->site, .round = (uint64_t)node->params.i[1], .scaler = serial, .marks = BL_GRAD_SCALED};
     grad_in[0] = times(context, node->grad[0], node->in[0].kept, true);
 }
 
@@ -256,10 +419,11 @@ static belay_tensor scaled(belay_grad_scaler *s, belay_tensor loss)
         return (belay_tensor){0};
     node->op = BL_OP_mul;
     node->params.i[0] = s->serial;
-    node->params.i[1] = (int64_t)s->n_updates;
+    node->params.i[1] = (int64_t)s->round;
     node->in[0].kept = bl_tensor_hold(context, scale);
     s->scaled_at = context->site;
-    context->mixed.scaling.scaled_at = context->site;
+    s->n_lost = context->mixed.scaling.n_lost;
+    s->is_refused = false;
     return y;
 }
 
@@ -287,13 +451,15 @@ belay_tensor belay_grad_scaler_scale(belay_grad_scaler *s, belay_tensor loss)
                s->stepped_at, "Call belay_grad_scaler_update once after the steps of a window.");
         return (belay_tensor){0};
     }
-    return scaled(s, loss);
+    return look(s) ? scaled(s, loss) : (belay_tensor){0};
 }
 
 /* ---- unscale, step, update ------------------------------------------------------------------------------------------- */
 
-static bool may_unscale(const belay_grad_scaler *s, const belay_optimizer *o)
+static bool may_unscale(belay_grad_scaler *s, const belay_optimizer *o)
 {
+    if (!look(s))
+        return false;
     if (was_stepped(s, o))
         refuse(s->context, "belay_grad_scaler_unscale after the step", "the step was made", o->stepped_at,
                "Unscale before belay_grad_scaler_step.");
@@ -301,17 +467,18 @@ static bool may_unscale(const belay_grad_scaler *s, const belay_optimizer *o)
         refuse(s->context, "belay_grad_scaler_unscale twice in a window", "the gradients were unscaled", o->unscaled_at,
                "Unscale the gradients of an optimizer once.");
     else
-        return are_scaled(s, o, "belay_grad_scaler_unscale");
+        return !was_lost(s, o) && are_scaled(s, o, "belay_grad_scaler_unscale");
     return false;
 }
 
-static void unscale(belay_grad_scaler *s, belay_optimizer *o)
+/* Each gradient once, whichever optimizers have it. */
+static void unscale(const belay_grad_scaler *s, belay_optimizer *o)
 {
     belay_context *context = s->context;
     belay_scope scope = belay_scope_open(context);
     for (int64_t i = 0; i < o->n; i++) {
         bl_slot *leaf = bl_slot_use(context, o->parameter[i].leaf);
-        if (leaf == NULL || belay_tensor_is_nil(leaf->grad))
+        if (leaf == NULL || belay_tensor_is_nil(leaf->grad) || (leaf->grad_scale.marks & BL_GRAD_UNSCALED) != 0)
             continue;
         belay_shape flat = belay_shape1(bl_slot_elements(leaf));
         bl_call call = {.context = context, .op = BL_OP_scaler_unscale, .n_in = 2};
@@ -319,11 +486,10 @@ static void unscale(belay_grad_scaler *s, belay_optimizer *o)
         call.in[1] = s->state;
         if (!bl_launch_run(&call))
             *bl_window_gate(context) = 1; /* half of them are unscaled */
-        leaf->grad_marks = BL_GRAD_UNSCALED;
+        leaf->grad_scale.marks = BL_GRAD_UNSCALED;
+        leaf->grad_scale.site = context->site;
     }
     belay_scope_close(scope);
-    o->unscaled_window = context->window + 1;
-    o->unscaled_at = context->site;
 }
 
 void belay_grad_scaler_unscale(belay_grad_scaler *s, belay_optimizer *o)
@@ -331,43 +497,73 @@ void belay_grad_scaler_unscale(belay_grad_scaler *s, belay_optimizer *o)
     if (s == NULL || o == NULL || o->context == NULL || !BL_ASK(s->context))
         return;
     BL_ENTER(s->context);
-    if (is_of(s, o) && !s->context->window_faulted && may_unscale(s, o))
-        unscale(s, o);
+    if (!is_of(s, o) || s->context->window_faulted || !may_unscale(s, o))
+        return;
+    unscale(s, o);
+    o->unscaled_at = s->context->site;
+    o->unscaled_lost = s->context->mixed.scaling.n_lost;
 }
 
-static bool may_step(const belay_grad_scaler *s, const belay_optimizer *o)
+static bool may_step(belay_grad_scaler *s, const belay_optimizer *o)
 {
     if (was_stepped(s, o)) {
         refuse(s->context, "belay_grad_scaler_step twice without an update", "the step before was made", o->stepped_at,
                "Call belay_grad_scaler_update once after the steps of a window.");
         return false;
     }
-    if (s->context->window_faulted) /* the step says what was lost; nothing need have come to a backward */
+    if (s->context->window_faulted || was_lost(s, o)) /* the step says what was lost; no backward need have come */
         return true;
-    if (!are_scaled(s, o, "belay_grad_scaler_step"))
+    if (!look(s) || !are_scaled(s, o, "belay_grad_scaler_step"))
         return false;
-    if ((marks_of(o) & BL_GRAD_LATE) == 0)
+    const bl_grad_scale *late = find_marked(o, BL_GRAD_LATE);
+    if (late == NULL)
         return true;
     refuse(s->context, "a loss was walked back into gradients that were unscaled already",
-           "the gradients were unscaled", o->unscaled_at, "Unscale after the window's last backward.");
+           "the gradients were unscaled", late->site, "Unscale after the window's last backward.");
     return false;
+}
+
+/* A window that is lost already closes its gate by the fault that it was lost for. */
+static void close_lost(const belay_grad_scaler *s)
+{
+    belay_context *context = s->context;
+    int code = context->mixed.scaling.lost_code;
+    if (code != BELAY_OK)
+        bl_window_fault(context, context->window, (belay_code)code);
+    else
+        *bl_window_gate(context) = 1;
+}
+
+static void step(belay_grad_scaler *s, belay_optimizer *o)
+{
+    if (!may_step(s, o)) {
+        belay_optimizer_discard(o);
+        s->is_refused = true;
+        return;
+    }
+    if (was_lost(s, o))
+        close_lost(s);
+    bool is_unscaled = find_marked(o, BL_GRAD_UNSCALED) != NULL;
+    if (is_unscaled)
+        unscale(s, o); /* those that are not yet */
+    bl_optim_step(o, &(bl_optim_scaling){s->state, is_unscaled, s->update.i[0] != 0});
+    note_version(s);
+    o->stepped_at = s->context->site;
+    o->stepped_round = s->round;
+    s->stepped_at = s->context->site;
 }
 
 void belay_grad_scaler_step(belay_grad_scaler *s, belay_optimizer *o)
 {
-    if (s == NULL || o == NULL || o->context == NULL || !BL_ASK(s->context))
+    if (s == NULL || !BL_ASK(s->context))
         return;
     BL_ENTER(s->context);
-    if (!is_of(s, o))
-        return;
-    if (!may_step(s, o)) {
-        belay_optimizer_discard(o);
-        return;
-    }
-    bl_optim_step(o, s->state, was_unscaled(o));
-    s->stepped_at = s->context->site;
-    o->stepped_at = s->context->site;
-    o->stepped_update = s->n_updates + 1;
+    if (o == NULL || o->context == NULL)
+        s->is_refused = true; /* the nil optimizer was told of when it was made */
+    else if (is_of(s, o))
+        step(s, o);
+    else
+        s->is_refused = true;
 }
 
 /* Gradients of the window that has begun have no part in it: its gate stays open. */
@@ -387,16 +583,18 @@ void belay_grad_scaler_update(belay_grad_scaler *s)
     if (s == NULL || !BL_ASK(s->context))
         return;
     BL_ENTER(s->context);
-    if (s->stepped_at == 0) {
+    if (s->stepped_at == 0 && !s->is_refused) {
         refuse_update(s);
         return;
     }
-    bl_call call = {.context = s->context, .op = BL_OP_scaler_update, .n_in = 1, .in = {s->state}, .params = s->update};
-    (void)bl_launch_run(&call);
-    s->n_updates++;
+    if (s->stepped_at != 0 && look(s)) {
+        bl_call call = {
+            .context = s->context, .op = BL_OP_scaler_update, .n_in = 1, .in = {s->state}, .params = s->update};
+        (void)bl_launch_run(&call);
+        note_version(s);
+    }
+    begin_round(s);
     s->updated_at = s->context->site;
-    s->scaled_at = 0;
-    s->stepped_at = 0;
 }
 
 void bl_scaler_forget(belay_context *context)

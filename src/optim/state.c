@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making and freeing an optimizer: all that its steps will read and write is made here. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -281,4 +282,48 @@ bool belay_optimizer_state_get(const belay_optimizer *o, int64_t number, const c
     if (tensor != NULL)
         *tensor = o->entry[number].tensor;
     return true;
+}
+
+/* ---- values of a file ------------------------------------------------------------------------------------------------ */
+
+bool bl_optim_is_count(double value) { return value >= 0 && value <= 0x1p53 && floor(value) == value; }
+
+static bool check_ages(const void *bytes, int64_t n_bytes, bl_text *why)
+{
+    for (int64_t i = 0; i < n_bytes / (int64_t)sizeof(double); i++) {
+        double t;
+        memcpy(&t, (const double *)bytes + i, sizeof t);
+        if (bl_optim_is_count(t))
+            continue;
+        bl_text_format(why, "an age of %g, outside " BL_OPTIM_COUNTS, bl_text_real(t));
+        return false;
+    }
+    return true;
+}
+
+/* Rate, factor and norm are what the last step used: no step reads them. */
+static bool check_counts(const void *bytes, int64_t n_bytes, bl_text *why)
+{
+    static const struct {
+        int place;
+        const char *name;
+    } counts[] = {{BL_OPTIM_POSITION, "schedule's position"},
+                  {BL_OPTIM_APPLIED, "number of applied steps"},
+                  {BL_OPTIM_FAULTED, "number of faulted steps"},
+                  {BL_OPTIM_OVERFLOWED, "number of overflowed steps"}};
+    double state[BL_OPTIM_STATE] = {0};
+    memcpy(state, bytes, (size_t)bl_min_i64(n_bytes, sizeof state));
+    for (int i = 0; i < BL_COUNT(counts); i++) {
+        if (bl_optim_is_count(state[counts[i].place]))
+            continue;
+        bl_text_format(why, "a %s of %g, outside " BL_OPTIM_COUNTS, counts[i].name,
+                       bl_text_real(state[counts[i].place]));
+        return false;
+    }
+    return true;
+}
+
+bl_optim_check bl_optim_check_of(const char *name)
+{
+    return strcmp(name, "t") == 0 ? check_ages : strcmp(name, "state") == 0 ? check_counts : NULL;
 }

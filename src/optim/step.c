@@ -108,15 +108,16 @@ static bool run_squares(belay_optimizer *o)
     return ran;
 }
 
-static bool run_prepare(belay_optimizer *o, belay_tensor scaler, bool is_unscaled)
+static bool run_prepare(belay_optimizer *o, const bl_optim_scaling *scaling)
 {
     bl_call call = {.context = o->context,
                     .op = BL_OP_optim_prepare,
                     .n_in = 3,
-                    .in = {o->partial, o->state, scaler},
+                    .in = {o->partial, o->state, scaling != NULL ? scaling->state : (belay_tensor){0}},
                     .params = o->prepare};
     call.params.f[6] = 1 / o->divisor;
-    call.params.i[1] = is_unscaled;
+    call.params.i[1] = scaling != NULL && scaling->is_unscaled;
+    call.params.i[2] = scaling != NULL && scaling->is_fixed;
     return bl_launch_run(&call);
 }
 
@@ -152,13 +153,13 @@ static void gather(const belay_optimizer *o)
 }
 
 /* False when the decision could not be made: then no update was launched. */
-static bool launch(belay_optimizer *o, belay_tensor scaler, bool is_unscaled)
+static bool launch(belay_optimizer *o, const bl_optim_scaling *scaling)
 {
     bool is_collected = collect(o);
     if (!bl_optim_advance_prepare(o) || !is_collected || !run_squares(o))
         *bl_window_gate(o->context) = 1;
     gather(o);
-    if (!run_prepare(o, scaler, is_unscaled))
+    if (!run_prepare(o, scaling))
         return false;
     bool ran = true;
     for (int64_t i = 0; i < o->n; i++)
@@ -206,11 +207,21 @@ static void drop_all_gradients(belay_context *context)
     }
 }
 
+/* All gradients of the context go with a window that faulted; `code` is why. */
+static void lose(belay_context *context, belay_code code)
+{
+    drop_all_gradients(context);
+    context->mixed.scaling.n_lost++;
+    context->mixed.scaling.lost_code = code;
+}
+
 /* A window that faulted is lost whole: gradients of leaves that another optimizer would step are of it, too.  Only for
- * their sake the host has to know. */
-static void clear_gradients(belay_optimizer *o, uint64_t window, bool is_known)
+ * their sake the host has to know.  `code` is that of a window which was dropped. */
+static void clear_gradients(belay_optimizer *o, uint64_t window, bool is_known, belay_code code)
 {
     belay_context *context = o->context;
+    const bl_window *ended = &context->windows[bl_window_place(window)];
+    o->unscaled_at = 0;
     for (int64_t i = 0; i < o->n; i++) {
         if (bl_slot_get(context, o->parameter[i].leaf) != NULL)
             belay_tensor_grad_clear(o->parameter[i].leaf);
@@ -219,19 +230,20 @@ static void clear_gradients(belay_optimizer *o, uint64_t window, bool is_known)
     if (!is_known && have_gradients(context))
         bl_window_settle(context, "a window ended while leaves of no optimizer, or of another, had gradients");
     if (__atomic_load_n(&context->ring->window[bl_window_place(window)].gate, __ATOMIC_ACQUIRE) != 0)
-        drop_all_gradients(context);
+        lose(context, ended->optimizer != NULL && ended->number == window ? ended->code : code);
 }
 
-void bl_optim_step(belay_optimizer *o, belay_tensor scaler, bool is_unscaled)
+void bl_optim_step(belay_optimizer *o, const bl_optim_scaling *scaling)
 {
     belay_context *context = o->context;
     bl_optim_hold(o);
     run_hooks(o);
     belay_scope scope = belay_scope_open(context);
     uint64_t window = context->window;
+    belay_code code = context->window_code;
     if (context->device_options.memory != BL_MEMORY_POOL) /* whose damage is of this window */
         (void)bl_place_settle(context, "red zones were looked at, at a window's end");
-    bool is_put = launch(o, scaler, is_unscaled), is_known = !is_put || is_decided_at_once(o);
+    bool is_put = launch(o, scaling), is_known = !is_put || is_decided_at_once(o);
     bl_place_look(context); /* at the windows before: this one is told at a later call, however fast the device */
     if (is_put)
         bl_window_end(context, o);
@@ -242,7 +254,7 @@ void bl_optim_step(belay_optimizer *o, belay_tensor scaler, bool is_unscaled)
         bl_window_look(context);
     o->has_gradients = false;
     belay_scope_close(scope);
-    clear_gradients(o, window, is_known);
+    clear_gradients(o, window, is_known, code);
     context->step++;
     bl_optim_release(o);
 }
@@ -250,8 +262,11 @@ void bl_optim_step(belay_optimizer *o, belay_tensor scaler, bool is_unscaled)
 static void discard(belay_optimizer *o)
 {
     uint64_t window = o->context->window;
+    belay_code code = o->context->window_code;
+    if (code == BELAY_OK) /* else that is why, and was told */
+        bl_optim_tell_discarded(o->context);
     bl_window_drop(o->context);
-    clear_gradients(o, window, true);
+    clear_gradients(o, window, true, code);
     bl_scaler_forget(o->context);
 }
 
@@ -261,7 +276,7 @@ void belay_optimizer_step(belay_optimizer *o)
         return;
     BL_ENTER(o->context);
     if (bl_scaler_permits(o))
-        bl_optim_step(o, (belay_tensor){0}, false);
+        bl_optim_step(o, NULL);
     else
         discard(o);
 }

@@ -23,6 +23,15 @@ static void place_at(const belay_context *context, const bl_window *w, bl_report
         bl_context_site(context, context->site, f->surfaced, sizeof f->surfaced);
 }
 
+/* What non-finite tracing met first. */
+static void describe_first(const bl_window *w, bl_report_fault *f)
+{
+    if (!w->first_bad.is_there)
+        return;
+    bl_report_fault_fact(f, "the first op: %s", w->first_bad.op);
+    bl_report_fault_fact(f, "its result: %s", w->first_bad.values);
+}
+
 static void tell_lost(belay_context *context, const bl_window *w)
 {
     bl_report_fault f;
@@ -32,8 +41,34 @@ static void tell_lost(belay_context *context, const bl_window *w)
                  belay_code_name(w->code));
     else
         snprintf(f.what, sizeof f.what, "step %" PRIu64 " was not applied: its gate was closed", w->step);
+    describe_first(w, &f);
     place_at(context, w, &f);
     bl_context_fault(context, &f);
+}
+
+/* Under a loss scale tracing refuses nothing: gradients say whether a value mattered. */
+static void tell_traced(belay_context *context, const bl_window *w, const char *was)
+{
+    bl_report_fault f;
+    if (!w->first_bad.is_there)
+        return;
+    bl_report_fault_init(&f, BELAY_NUM_TRACED);
+    snprintf(f.what, sizeof f.what, "step %" PRIu64 " was %s; a value of its window was not finite", w->step, was);
+    describe_first(w, &f);
+    place_at(context, w, &f);
+    bl_context_fault(context, &f);
+}
+
+void bl_optim_tell_discarded(belay_context *context)
+{
+    const bl_window w = {.number = context->window,
+                         .step = context->step,
+                         .epoch = context->epoch,
+                         .position = context->position,
+                         .micro_batch = context->micro_batch,
+                         .site = context->site,
+                         .first_bad = context->mixed.first_bad};
+    tell_traced(context, &w, "discarded");
 }
 
 static void describe_survey(bl_report_fault *f, const belay_shape *shape, const bl_survey *s)
@@ -46,14 +81,19 @@ static void describe_survey(bl_report_fault *f, const belay_shape *shape, const 
     bl_text_fini(&bad);
 }
 
-static void name_gradient(const belay_optimizer *o, const bl_window *w, const bl_slot *leaf, bl_report_fault *f)
+static void name_gradient(const belay_optimizer *o, const bl_window *w, int64_t i, const bl_slot *leaf,
+                          bl_report_fault *f)
 {
     bl_text words = {0};
     belay_shape shape = bl_slot_shape(leaf);
-    bl_report_shape(&shape, &words);
     const char *name = bl_journal_text_get(o->context->journal, leaf->name);
-    snprintf(f->what, sizeof f->what, "step %" PRIu64 " was not applied: the gradient of %s%.160s %s is not finite",
-             w->step, name[0] != '\0' ? "" : "parameter", name, bl_text_get(&words));
+    if (name[0] != '\0')
+        bl_text_format(&words, "%.160s ", name);
+    else
+        bl_text_format(&words, "parameter %" PRId64 " ", i);
+    bl_report_shape(&shape, &words);
+    snprintf(f->what, sizeof f->what, "step %" PRIu64 " was not applied: the gradient of %s is not finite", w->step,
+             bl_text_get(&words));
     bl_text_fini(&words);
 }
 
@@ -67,7 +107,7 @@ static void describe_gradient(const belay_optimizer *o, const bl_window *w, bl_r
         if (s.n_bad == 0)
             continue;
         belay_shape shape = bl_slot_shape(leaf);
-        name_gradient(o, w, leaf, f);
+        name_gradient(o, w, i, leaf, f);
         describe_survey(f, &shape, &s);
         return;
     }
@@ -85,7 +125,7 @@ static void describe_chunk(const belay_optimizer *o, const bl_window *w, int64_t
     belay_shape shape = bl_slot_shape(leaf);
     int64_t first = chunk * BL_OPTIM_CHUNK, last = bl_min_i64(first + BL_OPTIM_CHUNK, bl_slot_elements(leaf)) - 1;
     bl_text from = {0}, to = {0};
-    name_gradient(o, w, leaf, f);
+    name_gradient(o, w, i, leaf, f);
     bl_report_coordinates(&shape, first, &from);
     bl_report_coordinates(&shape, last, &to);
     bl_report_fault_fact(f, "the first bad element lies between %s and %s; launch blocking tells which and what it is",
@@ -95,35 +135,37 @@ static void describe_chunk(const belay_optimizer *o, const bl_window *w, int64_t
 }
 
 /* Whether an overflow is what happens while a loss scale finds its place.  It is not when there was nothing left to take
- * back (the scale was 1 or below), or when steps had been applied at about this scale and many are refused in a row. */
+ * back (the scale was 1 or below), or when steps had been applied under it and many are refused in a row. */
 static void judge(const bl_window_words *words, bl_report_fault *f)
 {
-    uint32_t n = words->refused & ~BL_WINDOW_SETTLED;
-    bool is_settled = (words->refused & BL_WINDOW_SETTLED) != 0;
+    uint32_t n = words->refused & ~(BL_WINDOW_SETTLED | BL_WINDOW_FIXED);
+    bool is_settled = (words->refused & BL_WINDOW_SETTLED) != 0, is_fixed = (words->refused & BL_WINDOW_FIXED) != 0;
     bool is_divergence = words->scale <= 1 || (is_settled && n >= BL_OPTIM_DIVERGED);
     bl_report_fault_fact(f, "the loss scale was %g; overflows in a row: %" PRIu32, (double)words->scale, n);
     if (words->scale <= 1)
         bl_report_fault_fact(f, "this is divergence: a loss scale of 1 or below makes no gradient larger");
     else if (is_divergence)
-        bl_report_fault_fact(f, "this is divergence: steps had been applied at such a scale, and %d in a row were not",
+        bl_report_fault_fact(f, "this is divergence: steps had been applied before, and %d in a row were not",
                              BL_OPTIM_DIVERGED);
+    else if (is_fixed)
+        bl_report_fault_fact(f, "the scale is fixed, it does not back off");
     else
-        bl_report_fault_fact(f, is_settled ? "this is ordinary: the scale had grown to where gradients overflow"
+        bl_report_fault_fact(f, is_settled ? "this is ordinary now and then: steps had been applied before, and the "
+                                             "scale backs off to where they can be again"
                                            : "this is ordinary warm-up: no step has been applied yet, and the scale is "
                                              "still finding its place");
     if (is_divergence)
         snprintf(f->advice, sizeof f->advice,
                  "Lower the learning rate or clip, and go on from a checkpoint of before; --trace-nonfinite names the "
                  "first op.");
+    else if (is_fixed)
+        snprintf(f->advice, sizeof f->advice, "Take a lower fixed scale, or one that moves, if it repeats.");
 }
 
 static void describe_scaling(const belay_context *context, const bl_window *w, bl_report_fault *f)
 {
     const bl_window_words *words = &context->ring->window[bl_window_place(w->number)];
-    if (w->first_bad.is_there) {
-        bl_report_fault_fact(f, "the first op: %s", w->first_bad.op);
-        bl_report_fault_fact(f, "its result: %s", w->first_bad.values);
-    }
+    describe_first(w, f);
     if (words->scale > 0)
         judge(words, f);
 }
@@ -145,10 +187,12 @@ static void tell_overflow(belay_context *context, const bl_window *w, uint32_t o
 
 void bl_optim_tell_window(belay_context *context, const bl_window *w, uint32_t outcome)
 {
-    if (outcome == BL_WINDOW_APPLIED)
+    if (outcome == BL_WINDOW_APPLIED) {
         bl_context_commit_upto(context, w->number);
-    else if (outcome == BL_WINDOW_FAULTED)
+        tell_traced(context, w, "applied");
+    } else if (outcome == BL_WINDOW_FAULTED) {
         tell_lost(context, w);
-    else
+    } else {
         tell_overflow(context, w, outcome);
+    }
 }

@@ -59,8 +59,8 @@ typedef struct bl_slot {
     uint32_t next, previous; /* in the owner's list, 0 ends */
     uint64_t node;           /* tape node that made it, 0: a leaf */
     int32_t node_output;
-    belay_tensor grad;  /* of a leaf: owned by its object */
-    uint8_t grad_marks; /* BL_GRAD_*, while it is there */
+    belay_tensor grad;        /* of a leaf: owned by its object */
+    bl_grad_scale grad_scale; /* while it is there */
 } bl_slot;
 
 /* What a stale handle is told about: a tensor's last words.  They outlive the next tenants of its slot. */

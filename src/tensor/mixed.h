@@ -15,20 +15,45 @@ typedef struct bl_autocast_region {
     uint32_t serial;
 } bl_autocast_region;
 
-/* Where losses were scaled and walked back last; 0: nowhere yet. */
-typedef struct bl_scaling {
-    uintptr_t scaled_at;
-    uintptr_t plain_at; /* through no loss scale */
-    bool is_scaled;     /* the walk at work came through one */
-} bl_scaling;
-
-/* What a leaf's gradient is made of. */
+/* What a gradient is made of. */
 enum {
     BL_GRAD_SCALED = 1,   /* times a loss scale */
     BL_GRAD_PLAIN = 2,    /* as it is */
-    BL_GRAD_UNSCALED = 4, /* divided by its loss scale since */
-    BL_GRAD_LATE = 8      /* more arrived after that */
+    BL_GRAD_UNSCALED = 4, /* of a leaf: divided by its loss scale since */
+    BL_GRAD_LATE = 8,     /* of a leaf: more arrived after that */
+    BL_GRAD_OTHER = 16,   /* times more than one loss scale, each a part of it */
+    BL_GRAD_HELD = BL_GRAD_SCALED | BL_GRAD_UNSCALED
 };
+
+/* The same with the scale that it was multiplied by.  Goes with a gradient from node to node, and to its leaf. */
+typedef struct bl_grad_scale {
+    uintptr_t site; /* where the loss was scaled; of a leaf that was unscaled: where it was */
+    uint64_t round; /* of the loss scale: between two updates of it; no other has the same */
+    uint32_t scaler;
+    uint8_t marks; /* BL_GRAD_*; 0: there is no gradient */
+} bl_grad_scale;
+
+/* Another gradient is added to one. */
+static inline void bl_grad_scale_join(bl_grad_scale *to, bl_grad_scale added)
+{
+    unsigned marks = to->marks | added.marks;
+    bool is_held = (to->marks & BL_GRAD_HELD) != 0;
+    if (is_held && (added.marks & BL_GRAD_HELD) != 0 && to->round != added.round)
+        marks |= BL_GRAD_OTHER;
+    if (!is_held)
+        *to = added;
+    to->marks = (uint8_t)marks;
+}
+
+/* What walks and windows have seen of loss scales. */
+typedef struct bl_scaling {
+    uintptr_t walked_at; /* the walk at work */
+    bl_grad_scale now;   /* what it sends on */
+    bool has_plain;      /* it brought a leaf what was multiplied by none */
+    uintptr_t plain_at;  /* the last walk that did; 0: none yet */
+    uint64_t n_lost;     /* windows that took the gradients of all optimizers with them */
+    int lost_code;       /* the fault of the last of them; BELAY_OK: none */
+} bl_scaling;
 
 /* The first result of the window at work that was not finite, as non-finite tracing met it under a loss scale. */
 typedef struct bl_first_bad {

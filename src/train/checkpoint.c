@@ -41,14 +41,23 @@ static belay_code add(bl_checkpoint *list, const char *prefix, const char *name,
     return BELAY_OK;
 }
 
-static belay_code add_tensor(bl_checkpoint *list, belay_context *context, const char *prefix, const char *name,
-                             belay_tensor tensor, bl_error *error)
+static belay_code add_checked(bl_checkpoint *list, belay_context *context, const char *prefix, const char *name,
+                              belay_tensor tensor, bl_optim_check check, bl_error *error)
 {
-    bl_checkpoint_item item = {
-        .tensor = tensor, .dtype = belay_tensor_dtype(tensor), .shape = belay_tensor_shape(tensor), .context = context};
+    bl_checkpoint_item item = {.tensor = tensor,
+                               .dtype = belay_tensor_dtype(tensor),
+                               .shape = belay_tensor_shape(tensor),
+                               .context = context,
+                               .check = check};
     if (!belay_tensor_is_alive(tensor) || !belay_tensor_is_contiguous(tensor))
         return bl_error_set(error, BELAY_BUG_INVARIANT, "'%s' cannot be saved: it is not a whole tensor", name);
     return add(list, prefix, name, &item, error);
+}
+
+static belay_code add_tensor(bl_checkpoint *list, belay_context *context, const char *prefix, const char *name,
+                             belay_tensor tensor, bl_error *error)
+{
+    return add_checked(list, context, prefix, name, tensor, NULL, error);
 }
 
 belay_code bl_checkpoint_add_model(bl_checkpoint *list, belay_module *model, bl_error *error)
@@ -68,14 +77,15 @@ belay_code bl_checkpoint_add_optimizer(bl_checkpoint *list, belay_context *conte
     const char *name;
     belay_tensor tensor;
     for (int64_t i = 0; belay_optimizer_state_get(optimizer, i, &name, &tensor); i++)
-        TRY(add_tensor(list, context, "belay.optimizer.", name, tensor, error));
+        TRY(add_checked(list, context, "belay.optimizer.", name, tensor, bl_optim_check_of(name), error));
     return BELAY_OK;
 }
 
 belay_code bl_checkpoint_add_scaler(bl_checkpoint *list, belay_context *context, const belay_grad_scaler *scaler,
                                     bl_error *error)
 {
-    return add_tensor(list, context, "belay.scaler.", "state", belay_grad_scaler_state(scaler), error);
+    return add_checked(list, context, "belay.scaler.", "state", belay_grad_scaler_state(scaler), bl_scaler_state_check,
+                       error);
 }
 
 belay_code bl_checkpoint_add_scalar(bl_checkpoint *list, const char *name, belay_dtype dtype, void *host,
@@ -198,15 +208,38 @@ static belay_code compare_names(const bl_checkpoint *list, const bl_safetensors 
     return BELAY_OK;
 }
 
+/* The bytes of an entry; freed by the caller. */
+static belay_code read_bytes(bl_safetensors *file, const bl_safetensors_entry *entry, void **bytes, bl_error *error)
+{
+    *bytes = bl_alloc_aligned(entry->n_bytes > 0 ? entry->n_bytes : 1, 64);
+    if (*bytes == NULL)
+        return bl_file_no_memory(error, "read", bl_safetensors_path(file));
+    return bl_safetensors_read(file, entry, *bytes, entry->n_bytes, error);
+}
+
+static belay_code check_values(const bl_checkpoint_item *item, bl_safetensors *file, bl_error *error)
+{
+    const bl_safetensors_entry *entry = bl_safetensors_find(file, item->name);
+    bl_text why = {0};
+    void *bytes = NULL;
+    belay_code code = read_bytes(file, entry, &bytes, error);
+    if (code == BELAY_OK && !item->check(bytes, entry->n_bytes, &why)) {
+        code = bl_error_set(error, BELAY_FILE_FORMAT, "'%s' holds '%s' with %s", bl_safetensors_path(file), item->name,
+                            bl_text_get(&why));
+        bl_error_advise(error, "Put back the file as it was written, or begin the run anew with --overwrite.");
+    }
+    bl_free(bytes);
+    bl_text_fini(&why);
+    return code;
+}
+
 static belay_code read_item(const bl_checkpoint_item *item, bl_safetensors *file, bl_error *error)
 {
     const bl_safetensors_entry *entry = bl_safetensors_find(file, item->name);
     if (item->host != NULL)
         return bl_safetensors_read(file, entry, item->host, entry->n_bytes, error);
-    void *bytes = bl_alloc_aligned(entry->n_bytes > 0 ? entry->n_bytes : 1, 64);
-    if (bytes == NULL)
-        return bl_file_no_memory(error, "read", bl_safetensors_path(file));
-    belay_code code = bl_safetensors_read(file, entry, bytes, entry->n_bytes, error);
+    void *bytes = NULL;
+    belay_code code = read_bytes(file, entry, &bytes, error);
     if (code == BELAY_OK)
         code = belay_tensor_write(item->tensor, bytes, entry->n_bytes);
     bl_free(bytes);
@@ -219,6 +252,9 @@ belay_code bl_checkpoint_read(const bl_checkpoint *list, bool is_whole, bl_safet
         TRY(compare_item(&list->item[i], file, error));
     if (is_whole)
         TRY(compare_names(list, file, error));
+    for (int64_t i = 0; i < list->n; i++)
+        if (list->item[i].check != NULL)
+            TRY(check_values(&list->item[i], file, error));
     for (int64_t i = 0; i < list->n; i++)
         TRY(read_item(&list->item[i], file, error));
     return BELAY_OK;

@@ -7,6 +7,7 @@
 #include <belay/train.h>
 
 #include "file/safetensors.h"
+#include "optim/optim.h"
 #include "tensor/context.h"
 
 /* One thing to save or load: a tensor, or bytes of the host. */
@@ -17,6 +18,7 @@ typedef struct bl_checkpoint_item {
     belay_dtype dtype;
     belay_shape shape;
     belay_context *context;
+    bl_optim_check check; /* NULL: any values */
 } bl_checkpoint_item;
 
 typedef struct bl_checkpoint {
@@ -40,7 +42,7 @@ BL_MUST_USE belay_code bl_checkpoint_write(const bl_checkpoint *list, const char
 
 /* Compares all, then reads all.  file.mismatch names the first item, in the list's order, that the file lacks or has in
  * another shape or dtype; where the list `is_whole`, then the first tensor of the file outside of "belay." that is not
- * on it. */
+ * on it.  file.format names the first whose values an item's check refuses. */
 BL_MUST_USE belay_code bl_checkpoint_read(const bl_checkpoint *list, bool is_whole, bl_safetensors *file,
                                           bl_error *error);
 
