@@ -2,7 +2,8 @@
 /* Ops on tensors.  Each returns a new tensor in the innermost scope, is recorded for backward when an input wants a
  * gradient, and proves its arguments before anything runs: a call that is refused raises one fault and returns nil, and
  * an op given nil returns nil and says nothing more.  Faults of every op: shape.contract, shape.rank, shape.axis,
- * type.dtype, size.overflow, life.stale, life.foreign, mem.exhausted.
+ * type.dtype, size.overflow, life.stale, life.foreign, mem.exhausted; and conf.value for an option that is a NaN, out of
+ * its range, or finite but no number in f32 where that is what the op computes in.
  *
  * Element-wise ops without options are declared in <belay/op_rows.h>, generated from their rows; docs/ops.md lists all.
  */

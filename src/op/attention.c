@@ -32,12 +32,9 @@ static bool shapes_fit(belay_context *context, const bl_given given[3], const be
 static bool is_legal(belay_context *context, const bl_given given[3], const belay_shape shape[3], double scale)
 {
     belay_dtype dtype = belay_tensor_dtype(given[0].tensor);
-    if (!isfinite(scale)) {
-        bl_prove_refuse(context, BELAY_CONF_VALUE, "attention", given, 3, "scale of attention is %g",
-                        bl_text_real(scale));
-        return false;
-    }
-    return ranks_fit(context, given, shape) && shapes_fit(context, given, shape) &&
+    const double most = bl_op_largest(dtype);
+    return bl_op_is_number(context, "attention", given, 3, "scale", scale, -most, most) &&
+           ranks_fit(context, given, shape) && shapes_fit(context, given, shape) &&
            bl_op_has_dtype(context, "attention", given, 3, 1, dtype) &&
            bl_op_has_dtype(context, "attention", given, 3, 2, dtype);
 }

@@ -306,7 +306,8 @@ belay_tensor belay_index_add(belay_tensor x, int axis, belay_tensor ids, belay_t
         return (belay_tensor){0};
     }
     belay_tensor at[] = {x, ids, src};
-    if (!bl_op_autocast(context, BL_OP_add, at, 3) ||
+    if (!bl_op_is_real(context, "index_add", (bl_given[]){{"x", x}, {"ids", ids}, {"src", src}}, 3, "alpha", alpha) ||
+        !bl_op_autocast(context, BL_OP_add, at, 3) ||
         !bl_op_meet(context, "index_add", (const char *const[]){"x", "ids", "src"}, at, 3))
         return (belay_tensor){0};
     belay_tensor from = alpha == 1 ? at[2] : belay_affine(at[2], alpha, 0);

@@ -44,6 +44,9 @@ static belay_tensor normalised(belay_context *context, norm *a, const belay_tens
     if (!cast_given(context, a))
         return (belay_tensor){0};
     a->shape = belay_tensor_shape(a->given[0].tensor);
+    if (!bl_op_is_number(context, name, a->given, a->n_given, "eps", eps, 0,
+                         bl_op_largest(belay_tensor_dtype(a->given[0].tensor))))
+        return (belay_tensor){0};
     if (a->n_axes < 1 || a->n_axes > a->shape.rank) {
         bl_prove_refuse(context, BELAY_SHAPE_RANK, name, a->given, a->n_given,
                         "%s over the last %d axes of a tensor with %d", name, a->n_axes, a->shape.rank);
@@ -75,7 +78,7 @@ belay_tensor belay_layer_norm(belay_tensor x, int n_axes, belay_tensor weight, b
         return (belay_tensor){0};
     const belay_tensor shown[] = {x, weight, bias};
     norm a = {BL_OP_layer_norm, 3, {{"x", x}, {"weight", weight}, {"bias", bias}}, n_axes, {0}, {0}};
-    return normalised(context, &a, shown, eps > 0 ? eps : 1e-5);
+    return normalised(context, &a, shown, eps != 0 ? eps : 1e-5);
 }
 
 belay_tensor belay_rms_norm(belay_tensor x, int n_axes, belay_tensor weight, double eps)
@@ -86,5 +89,5 @@ belay_tensor belay_rms_norm(belay_tensor x, int n_axes, belay_tensor weight, dou
         return (belay_tensor){0};
     const belay_tensor shown[] = {x, weight};
     norm a = {BL_OP_rms_norm, 2, {{"x", x}, {"weight", weight}}, n_axes, {0}, {0}};
-    return normalised(context, &a, shown, eps > 0 ? eps : belay_tensor_dtype(x) == BELAY_F64 ? 0x1p-52 : 0x1p-23);
+    return normalised(context, &a, shown, eps != 0 ? eps : belay_tensor_dtype(x) == BELAY_F64 ? 0x1p-52 : 0x1p-23);
 }

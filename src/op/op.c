@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "op/op.h"
 
+#include <float.h>
+#include <math.h>
+
 #include "base/checked.h"
 
 belay_tensor bl_op_run(bl_call *call)
@@ -117,6 +120,27 @@ bool bl_op_has_dtype(belay_context *context, const char *op, const bl_given *giv
         bl_prove_refuse(context, BELAY_TYPE_DTYPE, op, given, n, "%s is %s where %s is needed", given[which].role,
                         belay_dtype_name(has), belay_dtype_name(wanted));
     return has == wanted;
+}
+
+bool bl_op_is_number(belay_context *context, const char *op, const bl_given *given, int n, const char *option,
+                     double value, double low, double high)
+{
+    if (BL_LIKELY(value >= low && value <= high))
+        return true;
+    bl_prove_refuse(context, BELAY_CONF_VALUE, op, given, n, "%s of %s is %g, outside [%g, %g]", option, op,
+                    bl_text_real(value), low, high);
+    return false;
+}
+
+double bl_op_largest(belay_dtype dtype) { return dtype == BELAY_F64 ? DBL_MAX : (double)FLT_MAX; }
+
+bool bl_op_is_real(belay_context *context, const char *op, const bl_given *given, int n, const char *option,
+                   double value)
+{
+    if (BL_LIKELY(fabs(value) <= (double)FLT_MAX) || isinf(value))
+        return true;
+    const double most = bl_op_largest(belay_tensor_dtype(given[0].tensor));
+    return bl_op_is_number(context, op, given, n, option, value, -most, most);
 }
 
 bool bl_op_is_here(belay_context *context, const char *name, belay_tensor tensor)

@@ -51,6 +51,16 @@ bool bl_op_has_shape(belay_context *context, const char *op, const bl_given *giv
 bool bl_op_has_dtype(belay_context *context, const char *op, const bl_given *given, int n, int which,
                      belay_dtype wanted);
 
+/* Whether an option is a number in [low, high]; says what is wrong.  A NaN is in no range. */
+bool bl_op_is_number(belay_context *context, const char *op, const bl_given *given, int n, const char *option,
+                     double value, double low, double high);
+/* The largest number in the arithmetic of a dtype's columns, f32 or f64. */
+double bl_op_largest(belay_dtype dtype);
+/* Whether an option has a value in the arithmetic of given[0]: an infinity has, a NaN and a finite number that would
+ * become one have not. */
+bool bl_op_is_real(belay_context *context, const char *op, const bl_given *given, int n, const char *option,
+                   double value);
+
 /* Whether a handle lives in this context; says what is wrong unless it is nil. */
 bool bl_op_is_here(belay_context *context, const char *name, belay_tensor tensor);
 

@@ -327,7 +327,10 @@ static void what_does_not_fit_together_is_named(void **state)
             "q [2, 3, 4] f32; k [3, 4] f32; v [2, 3, 4] f32", BELAY_SHAPE_RANK);
     REFUSED(belay_attention(a, a, two[1], NULL), "v is f64 where f32 is needed",
             "q [2, 3, 4] f32; k [2, 3, 4] f32; v [2, 3, 4] f64", BELAY_TYPE_DTYPE);
-    REFUSED(belay_attention(a, a, a, &broken), "scale of attention is nan",
+    REFUSED(belay_attention(a, a, a, &broken), "scale of attention is nan, outside [-3.40282e+38, 3.40282e+38]",
+            "q [2, 3, 4] f32; k [2, 3, 4] f32; v [2, 3, 4] f32", BELAY_CONF_VALUE);
+    broken.scale = 1e39; /* no number in f32 */
+    REFUSED(belay_attention(a, a, a, &broken), "scale of attention is 1e+39, outside [-3.40282e+38, 3.40282e+38]",
             "q [2, 3, 4] f32; k [2, 3, 4] f32; v [2, 3, 4] f32", BELAY_CONF_VALUE);
     told[0] = '\0';
     assert_true(belay_tensor_is_nil(belay_attention(nil, a, a, NULL)));

@@ -167,6 +167,76 @@ static void axes_and_ranges_outside_are_named(void **state)
     belay_close(context);
 }
 
+/* A maker's, which has no tensors to show. */
+#define REFUSED_MAKER(call, headline, op)                                                                              \
+    do {                                                                                                               \
+        char text_[2048];                                                                                              \
+        told[0] = '\0';                                                                                                \
+        assert_true(belay_tensor_is_nil(call));                                                                        \
+        snprintf(text_, sizeof text_,                                                                                  \
+                 "belay: %s (conf.value)\n    op: %s, called at test_faults.c:%d\n%s    try: %s\n", headline, op,      \
+                 line_told(__LINE__), when, belay_code_advice(BELAY_CONF_VALUE));                                      \
+        assert_words_equal(told, text_);                                                                               \
+    } while (0)
+
+/* An option that is no number, or that is none in f32, never becomes its default or a NaN without a word. */
+static void options_that_are_no_number_are_named(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    belay_tensor a = zeros(context, BELAY_F32, 2, 3), d = zeros(context, BELAY_F64, 2, 3), none = {0};
+    belay_tensor at = belay_zeros(context, BELAY_I64, belay_shape1(2));
+    belay_shape shape = belay_shape1(2);
+    const belay_code value = BELAY_CONF_VALUE;
+    REFUSED(belay_layer_norm(a, 1, none, none, NAN), "eps of layer_norm is nan, outside [0, 3.40282e+38]", "layer_norm",
+            "x [2, 3] f32", value);
+    REFUSED(belay_layer_norm(a, 1, none, none, -1e-5), "eps of layer_norm is -1e-05, outside [0, 3.40282e+38]",
+            "layer_norm", "x [2, 3] f32", value);
+    REFUSED(belay_rms_norm(a, 1, none, 1e39), "eps of rms_norm is 1e+39, outside [0, 3.40282e+38]", "rms_norm",
+            "x [2, 3] f32", value);
+    REFUSED(belay_rms_norm(d, 1, none, INFINITY), "eps of rms_norm is inf, outside [0, 1.79769e+308]", "rms_norm",
+            "x [2, 3] f64", value);
+    REFUSED(belay_affine(a, NAN, 0), "scale of affine is nan, outside [-3.40282e+38, 3.40282e+38]", "affine",
+            "x [2, 3] f32", value);
+    REFUSED(belay_affine(a, 1, -1e39), "shift of affine is -1e+39, outside [-3.40282e+38, 3.40282e+38]", "affine",
+            "x [2, 3] f32", value);
+    REFUSED(belay_pow_number(a, 1e300), "exponent of pow_number is 1e+300, outside [-3.40282e+38, 3.40282e+38]",
+            "pow_number", "x [2, 3] f32", value);
+    REFUSED(belay_clamp(a, 1e39, 1e40), "low of clamp is 1e+39, outside [-3.40282e+38, 3.40282e+38]", "clamp",
+            "x [2, 3] f32", value);
+    REFUSED(belay_index_add(a, 0, at, a, NAN, NULL), "alpha of index_add is nan, outside [-3.40282e+38, 3.40282e+38]",
+            "index_add", "x [2, 3] f32; ids [2] i64; src [2, 3] f32", value);
+    REFUSED_MAKER(belay_uniform(context, BELAY_F32, shape, NAN, 1),
+                  "low of uniform is nan, outside [-3.40282e+38, 3.40282e+38]", "uniform");
+    REFUSED_MAKER(belay_uniform(context, BELAY_F32, shape, 1, 0), "high of uniform is 0, outside [1, 3.40282e+38]",
+                  "uniform");
+    REFUSED_MAKER(belay_uniform(context, BELAY_F32, shape, -3e38, 3e38),
+                  "high of uniform is 3e+38, outside [-3e+38, 4.02823e+37]", "uniform");
+    REFUSED_MAKER(belay_normal(context, BELAY_F32, shape, INFINITY, 1),
+                  "mean of normal is inf, outside [-3.40282e+38, 3.40282e+38]", "normal");
+    REFUSED_MAKER(belay_normal(context, BELAY_F32, shape, 0, -1), "deviation of normal is -1, outside [0, 3.40282e+38]",
+                  "normal");
+    REFUSED_EARLY(belay_full(context, BELAY_U8, shape, 300), "value of full is 300, outside [0, 255], what u8 holds",
+                  value);
+    REFUSED_EARLY(belay_full(context, BELAY_I64, shape, NAN),
+                  "value of full is nan, outside [-9.22337e+18, 9.22337e+18], what i64 holds", value);
+    REFUSED_EARLY(belay_full(context, BELAY_F16, shape, 7e4),
+                  "value of full is 70000, outside [-65504, 65504], what f16 holds", value);
+    REFUSED_EARLY(belay_arange(context, BELAY_I32, 4, 0, 0.5), "arange from 0 by 0.5: steps of integers are whole",
+                  value);
+    REFUSED_EARLY(belay_arange(context, BELAY_F32, 4, 0, INFINITY), "arange from 0 by inf: both must be finite", value);
+    REFUSED_EARLY(belay_arange(context, BELAY_I32, 4, 1e10, 1),
+                  "start of arange is 1e+10, outside [-2.14748e+09, 2.14748e+09], what i32 holds", value);
+    told[0] = '\0'; /* numbers at the limits, and infinities where they are values, go through */
+    const double least[] = {-INFINITY, -INFINITY};
+    assert_false(belay_tensor_is_nil(belay_affine(d, 1e300, 0)));
+    assert_false(belay_tensor_is_nil(belay_clamp(a, -INFINITY, INFINITY)));
+    assert_numbers("a mask", belay_affine(belay_ones(context, BELAY_F32, shape), 1, -INFINITY), least, 0, 0);
+    assert_numbers("full", belay_full(context, BELAY_F32, shape, -INFINITY), least, 0, 0);
+    assert_string_equal(told, "");
+    belay_close(context);
+}
+
 static void dtypes_that_do_not_fit_are_named(void **state)
 {
     (void)state;
@@ -308,13 +378,10 @@ static void nil_goes_in_and_comes_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_that_are_not_there_are_empty),
-        cmocka_unit_test(shapes_that_do_not_fit_are_named),
-        cmocka_unit_test(axes_and_ranges_outside_are_named),
-        cmocka_unit_test(dtypes_that_do_not_fit_are_named),
-        cmocka_unit_test(handles_of_another_context_are_refused),
-        cmocka_unit_test(dead_handles_are_refused_and_named),
-        cmocka_unit_test(nil_goes_in_and_comes_out),
+        cmocka_unit_test(lists_that_are_not_there_are_empty), cmocka_unit_test(shapes_that_do_not_fit_are_named),
+        cmocka_unit_test(axes_and_ranges_outside_are_named),  cmocka_unit_test(options_that_are_no_number_are_named),
+        cmocka_unit_test(dtypes_that_do_not_fit_are_named),   cmocka_unit_test(handles_of_another_context_are_refused),
+        cmocka_unit_test(dead_handles_are_refused_and_named), cmocka_unit_test(nil_goes_in_and_comes_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
