@@ -34,7 +34,7 @@ typedef struct belay_function {
 } belay_function;
 
 /* Applies a function: n_out tensors are written to `out`; nil after a fault, or when an input that is not optional is
- * nil (`optional` is a bit mask of inputs that may be nil). */
+ * nil (`optional` is a bit mask of inputs that may be nil).  `out` may be the same array as `in`. */
 BELAY_API void belay_function_apply(belay_context *context, const belay_function *function, void *state,
                                     const belay_tensor *in, int n_in, uint64_t optional, belay_tensor *out, int n_out);
 

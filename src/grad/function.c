@@ -182,12 +182,10 @@ static const char *part_missing(const belay_function *function)
                                        : NULL;
 }
 
-void belay_function_apply(belay_context *context, const belay_function *function, void *state, const belay_tensor *in,
-                          int n_in, uint64_t optional, belay_tensor *out, int n_out)
+/* `out` starts as nil. */
+static void apply(belay_context *context, const belay_function *function, void *state, const belay_tensor *in, int n_in,
+                  uint64_t optional, belay_tensor out[BL_MAX_OUT], int n_out)
 {
-    BL_ENTER(context);
-    for (int o = 0; o < n_out; o++)
-        out[o] = (belay_tensor){0};
     if (part_missing(function) != NULL) {
         bl_context_raise(context, BELAY_CONF_MISSING, "belay_function_apply was given no %s", part_missing(function));
         if (function != NULL && function->free != NULL)
@@ -215,6 +213,16 @@ void belay_function_apply(belay_context *context, const belay_function *function
     }
     node->state = call;
     node->state_free = call_free;
+}
+
+void belay_function_apply(belay_context *context, const belay_function *function, void *state, const belay_tensor *in,
+                          int n_in, uint64_t optional, belay_tensor *out, int n_out)
+{
+    BL_ENTER(context);
+    belay_tensor made[BL_MAX_OUT] = {{0}}; /* `out` may be where `in` is */
+    apply(context, function, state, in, n_in, optional, made, n_out);
+    for (int o = 0; o < n_out; o++)
+        out[o] = o < BL_MAX_OUT ? made[o] : (belay_tensor){0};
 }
 
 int belay_function_save(belay_function_call *call, belay_tensor tensor)

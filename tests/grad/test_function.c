@@ -81,6 +81,22 @@ static void a_users_op_has_its_own_gradient(void **state)
     assert_int_equal(c.n_freed, 1);
 }
 
+static void a_result_may_be_written_over_its_input(void **state)
+{
+    (void)state;
+    const float value = 2;
+    float got[2];
+    cube c = {0};
+    belay_context *context = told_open();
+    belay_tensor x = told_leaf(context, belay_shape1(1), &value), y = x;
+    belay_function_apply(context, &function, &c, &y, 1, 0, &y, 1);
+    told_read(y, &got[0], 1);
+    belay_backward(belay_sum(y, NULL));
+    told_read(belay_tensor_grad(x), &got[1], 1);
+    assert_true(got[0] == 8 && got[1] == 12);
+    told_close(context);
+}
+
 static void state_is_freed_once_whatever_happens(void **state)
 {
     (void)state;
@@ -453,6 +469,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_users_op_has_its_own_gradient),
+        cmocka_unit_test(a_result_may_be_written_over_its_input),
         cmocka_unit_test(state_is_freed_once_whatever_happens),
         cmocka_unit_test(state_is_freed_once_when_memory_ends),
         cmocka_unit_test(optional_inputs_may_be_nil),
