@@ -254,6 +254,16 @@ static belay_code parse_header(bl_safetensors *file, const char *bytes, int64_t 
     return read_entries(file, error);
 }
 
+/* Beside the parts of a large model lies an index of them, and has a name like theirs. */
+static belay_code is_text(const bl_safetensors *file, bl_error *error)
+{
+    belay_code code = malformed(file, error, "it begins with '{', as JSON does");
+    bl_error_advise(error,
+                    "Name the file that holds the tensors. A model in several files, which an .index.json lists, "
+                    "is to be joined into one first.");
+    return code;
+}
+
 static belay_code read_header(bl_safetensors *file, bl_error *error)
 {
     uint64_t n_header;
@@ -262,6 +272,8 @@ static belay_code read_header(bl_safetensors *file, bl_error *error)
                          file->n_file, length_size);
     TRY(bl_file_read_at(file->fd, file->path, 0, &n_header, length_size, error));
     int64_t n_rest = file->n_file - length_size;
+    if (n_header > (uint64_t)n_rest && (n_header & 0xff) == '{')
+        return is_text(file, error);
     if (n_header > (uint64_t)n_rest)
         return malformed(file, error,
                          "its header should have %" PRIu64 " bytes, but only %" PRId64 " follow its length", n_header,

@@ -131,6 +131,7 @@ static void prefix_masks_and_a_tied_head_may_be_there_or_not(void **state)
     const change forms[] = {{.without_masks = true},
                             {.tied_head = true},
                             {.prefixed = true},
+                            {.prefixed = true, .tied_head = true},
                             {.prefixed = true, .tied_head = true, .without_masks = true}};
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         belay_context *context = told_open();
@@ -203,6 +204,37 @@ static void what_does_not_fit_is_named_and_no_weight_changes(void **state)
     told_close(context);
 }
 
+/* Of a model in several files: the index, and one of its parts. */
+static void parts_of_a_model_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const char index[] = "{\"metadata\": {\"total_size\": 4}, \"weight_map\": {\"wte.weight\": "
+                                "\"model-00001-of-00002.safetensors\"}}\n";
+    belay_context *context = told_open();
+    belay_module *model = make_small(context);
+    uint64_t before = hash_of(model);
+    FILE *file = fopen(written, "w");
+    assert_non_null(file);
+    assert_true(fputs(index, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    int line = __LINE__ + 1;
+    assert_int_equal(belay_gpt2_load(model, written), BELAY_FILE_FORMAT);
+    told_expect(
+        "belay: '%s' is no whole safetensors file: it begins with '{', as JSON does (file.format)\n"
+        "    called at: test_gpt2.c:%d\n" TOLD_START
+        "    try: Name the file that holds the tensors. A model in several files, which an .index.json lists, is "
+        "to be joined into one first.\n",
+        written, line);
+    const char *path = changed(&(change){.prefixed = true, .left_out = "h.1.mlp.c_proj.weight"});
+    line = __LINE__ + 1;
+    assert_int_equal(belay_gpt2_load(model, path), BELAY_FILE_MISMATCH);
+    expect_refusal(line, BELAY_FILE_MISMATCH, path,
+                   "does not hold 'transformer.h.1.mlp.c_proj.weight', which the model has");
+    assert_true(hash_of(model) == before);
+    belay_faults_clear(context);
+    told_close(context);
+}
+
 /* Names with "transformer.", weights of c_* as [in, out]: what went in comes out. */
 static void a_saved_model_has_the_same_names_layouts_and_bytes(void **state)
 {
@@ -257,6 +289,7 @@ int main(void)
         cmocka_unit_test(a_file_by_its_conventions_gives_pytorchs_logits),
         cmocka_unit_test(prefix_masks_and_a_tied_head_may_be_there_or_not),
         cmocka_unit_test(what_does_not_fit_is_named_and_no_weight_changes),
+        cmocka_unit_test(parts_of_a_model_are_refused_by_name),
         cmocka_unit_test(a_saved_model_has_the_same_names_layouts_and_bytes),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
