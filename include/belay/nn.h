@@ -180,7 +180,8 @@ typedef struct belay_batch_norm_module_options {
 } belay_batch_norm_module_options;
 /* [batch, channels, ...] -> the same: PyTorch's BatchNorm1d, 2d and 3d.  weight [channels] of ones, bias [channels] of
  * zeros; buffers running_mean [channels] of zeros, running_var [channels] of ones, num_batches_tracked i64 without axes.
- * The buffers go on with a step that is applied, and only then: see belay_batch_norm. */
+ * The buffers go on with an applied step of the optimizer that has weight or bias, and only then: see
+ * belay_batch_norm. */
 BELAY_API belay_module *belay_batch_norm_module(belay_context *context, const belay_batch_norm_module_options *options);
 
 /* Drops elements with chance p in [0, 1) in training. */

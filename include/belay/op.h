@@ -102,10 +102,14 @@ typedef struct belay_batch_norm_options {
  *   training, or without running statistics: by mean and biased variance of the batch, of two values at least
  *   else: by the running ones, which take no gradient
  * In training running = (1 - momentum) running + momentum batch, with the unbiased variance, and n_tracked counts.  They
- * belong to the step: every batch of the window moves them on, in order, from what the one before made of them, and the
- * optimizer's step writes the result if it is applied.  After a step that was refused, for a fault or an overflow, or a
- * window that was discarded, their bits are those of before; until the step they read as before.  That alone differs
- * from PyTorch, which keeps what a bad batch did to them.  Faults: conf.value, conf.missing.
+ * belong to the step: every batch moves them on, in order, from what the one before made of them, and the result waits as
+ * the gradients of weight and bias do, for the step of the optimizer that has those (in a module without them: that has
+ * a parameter of the nearest module around; where none has: the next step of any).  A step that is applied writes it.
+ * After one that was refused, for a fault or an overflow, or a discard, their bits are those of before; until the step
+ * they read as before.  What is written into them meanwhile is kept.  That differs from PyTorch, which keeps what a bad
+ * batch did to them.  They may be views, without elements in common.
+ * Faults: conf.value, conf.missing, life.read_only; num.nonfinite when a statistic would be Inf or NaN, which refuses
+ * the step and leaves that channel's as they were.
  * Ioffe and Szegedy, "Batch Normalization" (2015). */
 BELAY_API belay_tensor belay_batch_norm(belay_tensor x, belay_tensor running_mean, belay_tensor running_var,
                                         belay_tensor weight, belay_tensor bias,

@@ -91,19 +91,32 @@ BL_FN void BL_(batch_norm_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
     }
 }
 
-/* mean[C] var[C] running_mean[C] running_var[C] tracked[1]? -> next_mean[C] next_var[C]; f[0] = momentum, f[1] makes the
- * variance unbiased.  With `tracked`, the batches so far and this one, it is their mean that runs. */
+/* mean[C] var[C] running_mean[C] running_var[C] n_tracked[1]? -> next_mean[C] next_var[C]; f[0] = momentum, f[1] makes the
+ * variance unbiased; n_tracked: the batches so far and this one; i[0] = it is their mean that runs.  A channel whose
+ * statistics would not be finite keeps what it has, and is noted with the bits of what it would have had. */
 BL_FN void BL_(batch_track)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
-    (void)bad;
     if (!BL_ROW_LEADER)
         return;
     const int64_t *tracked = BL_PTR(int64_t, 4);
-    double fresh = tracked != 0 && tracked[0] > 0 ? 1 / (double)tracked[0] : l->params.f[0];
+    bool is_count = tracked == 0 || tracked[0] > 0;
+    double fresh = tracked != 0 && is_count && l->params.i[0] != 0 ? 1 / (double)tracked[0] : l->params.f[0];
     BL_REAL new_ = (BL_REAL)fresh, old = (BL_REAL)(1 - fresh);
     BL_REAL mean = (BL_REAL)BL_PTR(double, 0)[row], var = (BL_REAL)(BL_PTR(double, 1)[row] * l->params.f[1]);
-    BL_STORE(BL_PTR(BL_T, 5), row, old * BL_LOAD(BL_PTR(BL_T, 2), row) + new_ * mean);
-    BL_STORE(BL_PTR(BL_T, 6), row, old * BL_LOAD(BL_PTR(BL_T, 3), row) + new_ * var);
+    BL_T *next_mean = BL_PTR(BL_T, 5), *next_var = BL_PTR(BL_T, 6);
+    BL_STORE(next_mean, row, old * BL_LOAD(BL_PTR(BL_T, 2), row) + new_ * mean);
+    BL_STORE(next_var, row, old * BL_LOAD(BL_PTR(BL_T, 3), row) + new_ * var);
+    BL_REAL made[2] = {BL_LOAD(next_mean, row), BL_LOAD(next_var, row)};
+    bool is_finite[2] = {made[0] - made[0] == 0, made[1] - made[1] == 0};
+    if (!is_count && row == 0)
+        bl_bad_note(bad, BELAY_CONF_VALUE, 4, 0, tracked[0], 0);
+    else if (!is_finite[0] || !is_finite[1])
+        bl_bad_note(bad, BELAY_NUM_NONFINITE, is_finite[0] ? 3 : 2, row,
+                    bl_bits_of_float((float)made[is_finite[0] ? 1 : 0]), 0);
+    if (is_count && is_finite[0] && is_finite[1])
+        return;
+    next_mean[row] = BL_PTR(BL_T, 2)[row];
+    next_var[row] = BL_PTR(BL_T, 3)[row];
 }
 #undef BL_CHANNEL_SUM
 #undef BL_CHANNEL_EACH
@@ -123,11 +136,11 @@ BL_ROW(LANE, batch_norm_grad, FLOAT,
        .signature = "C: g_y[NCL] x[NCL] mean:f64[C] var:f64[C] w[C]? -> g_x[NCL] g_w[C] g_b[C]", .internal = true,
        .formula = "g_x = w rstd (g - mean(g) - xhat mean(g xhat)); g_w = sum of g xhat; g_b = sum of g",
        .says = "Gradients of batch_norm.")
-BL_ROW(
-    LANE, batch_track, FLOAT,
-    .signature = "C: mean:f64[C] var:f64[C] running_mean[C] running_var[C] tracked:i64[1]? -> next_mean[C] next_var[C]",
-    .domain = {0.25, 2}, .tolerance = BL_TOLERANCE_SUM, .internal = true,
-    .options = "f[0] = momentum, f[1] = n / (n - 1)", .formula = "(1 - f) running + f batch",
-    .says = "What running statistics become by one more batch.")
+BL_ROW(LANE, batch_track, FLOAT,
+       .signature =
+           "C: mean:f64[C] var:f64[C] running_mean[C] running_var[C] n_tracked:i64[1]? -> next_mean[C] next_var[C]",
+       .domain = {0.25, 2}, .tolerance = BL_TOLERANCE_SUM, .internal = true,
+       .options = "f[0] = momentum, f[1] = n / (n - 1), i[0] = the mean over all batches",
+       .formula = "(1 - f) running + f batch", .says = "What running statistics become by one more batch.")
 
 #endif

@@ -89,6 +89,26 @@ static void describe_cast(belay_context *context, const bl_flight *flight, const
     bl_text_fini(&at);
 }
 
+/* "running_mean[1] would become inf by this batch": its bits were noted in place of an index. */
+static void describe_statistic(const bl_fault_record *r, bl_report_fault *f)
+{
+    const bl_report_tensor *t = &f->tensor[r->operand];
+    bl_text at = {0};
+    bl_report_coordinates(&t->shape, r->element, &at);
+    snprintf(f->what, sizeof f->what, "%s%s would become %g by this batch", t->name[0] != '\0' ? t->name : t->role,
+             bl_text_get(&at), bl_text_real((double)bl_float_of_bits((uint32_t)r->got)));
+    bl_text_fini(&at);
+}
+
+/* A count of batches, which this one was added to. */
+static void describe_count(const bl_fault_record *r, bl_report_fault *f)
+{
+    const bl_report_tensor *t = &f->tensor[r->operand];
+    snprintf(f->what, sizeof f->what, "%s is %" PRId64 ", outside [0, %" PRId64 ")",
+             t->name[0] != '\0' ? t->name : t->role, (int64_t)((uint64_t)r->got - 1), INT64_MAX);
+    f->count = 0;
+}
+
 /* Words about a row of the batch that the launch worked on. */
 static bool describe_row(const belay_context *context, const bl_flight *flight, int64_t row, char *out, size_t size)
 {
@@ -199,9 +219,14 @@ void bl_tell_record(belay_context *context, const bl_flight *flight, const bl_fa
     f.n_echoes = n_echoes;
     if (r->code == BELAY_NUM_CAST)
         describe_cast(context, flight, r, &f);
+    else if (r->code == BELAY_NUM_NONFINITE)
+        describe_statistic(r, &f);
+    else if (r->code == BELAY_CONF_VALUE)
+        describe_count(r, &f);
     else
         read_values(context, flight, r, &f);
-    name_sample(context, flight, &f);
+    if (r->code != BELAY_NUM_NONFINITE && r->code != BELAY_CONF_VALUE)
+        name_sample(context, flight, &f);
     bl_context_fault(context, &f);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Modules that normalise, beside layer_norm: parameters and buffers under PyTorch's names. */
 #include "nn/module.h"
+#include "op/batch_norm.h"
 
 static const belay_init ones = {BELAY_INIT_CONSTANT, 1, 0};
 
@@ -43,12 +44,34 @@ typedef struct batch_norm {
     belay_batch_norm_options options;
 } batch_norm;
 
+/* A parameter that an optimizer has: of the module or below it. */
+static belay_tensor stepped_in(const belay_module *module)
+{
+    belay_tensor found = {0};
+    for (int64_t i = 0; i < module->parameters.n && belay_tensor_is_nil(found); i++)
+        if (bl_op_is_stepped(module->context, module->parameters.entry[i].tensor))
+            found = module->parameters.entry[i].tensor;
+    for (int64_t i = 0; i < module->n_children && belay_tensor_is_nil(found); i++)
+        found = stepped_in(module->child[i]);
+    return found;
+}
+
+/* The same of the nearest module around it that has one. */
+static belay_tensor stepped_around(const belay_module *module)
+{
+    belay_tensor found = {0};
+    for (; module != NULL && belay_tensor_is_nil(found); module = module->parent)
+        found = stepped_in(module);
+    return found;
+}
+
 static belay_tensor batch_norm_forward(belay_module *module, belay_tensor x)
 {
     const batch_norm *self = belay_module_self(module);
     belay_batch_norm_options options = self->options;
     options.training = belay_module_training_get(module);
-    return belay_batch_norm(x, self->running_mean, self->running_var, self->weight, self->bias, &options);
+    belay_tensor around = options.training ? stepped_around(module) : (belay_tensor){0};
+    return bl_op_batch_norm(x, self->running_mean, self->running_var, self->weight, self->bias, &options, around);
 }
 
 static const belay_module_kind batch_norm_kind = {"batch_norm", sizeof(batch_norm), batch_norm_forward, NULL};

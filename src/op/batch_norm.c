@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch normalisation.  Running statistics are never written here: what they become waits for the step that commits it
  * (tensor/advance.h). */
-#include "tensor/advance.h"
+#include "op/batch_norm.h"
 
 #include <inttypes.h>
 
 #include "op/op.h"
+#include "tensor/advance.h"
+#include "tensor/loan.h"
 
 enum { X, RUNNING_MEAN, RUNNING_VAR, WEIGHT, BIAS, N_TRACKED, N_GIVEN };
 
@@ -14,6 +16,7 @@ typedef struct batch_norm {
     bl_given given[N_GIVEN];
     belay_batch_norm_options options;
     belay_shape folded; /* of x: [batch, channels, the rest] */
+    belay_tensor leaf;  /* with whose optimizer's step the running statistics go on; nil: with the next of any */
 } batch_norm;
 
 static belay_tensor tensor_of(const batch_norm *a, int which) { return a->given[which].tensor; }
@@ -70,6 +73,51 @@ static bool factors_fit(const batch_norm *a)
            bl_op_has_dtype(a->context, "batch_norm", a->given, N_GIVEN, N_TRACKED, BELAY_I64);
 }
 
+static bool refuse(const batch_norm *a, belay_code code, const char *what)
+{
+    bl_prove_refuse(a->context, code, "batch_norm", a->given, N_GIVEN, "%s", what);
+    return false;
+}
+
+/* Whether two views of a storage, [n] each, have an element in common. */
+static bool meet(const bl_slot *a, const bl_slot *b)
+{
+    int64_t i = 0, j = 0, n = a->size[0];
+    while (a->storage == b->storage && i < n && j < n) {
+        int64_t at = a->offset + i * a->stride[0], other = b->offset + j * b->stride[0];
+        if (at == other)
+            return true;
+        i += at < other;
+        j += other < at;
+    }
+    return false;
+}
+
+/* What a step will write holds a number of its own for each channel, and may be written. */
+static bool can_be_written(const batch_norm *a)
+{
+    const bl_slot *mean = bl_slot_get(a->context, tensor_of(a, RUNNING_MEAN));
+    const bl_slot *var = bl_slot_get(a->context, tensor_of(a, RUNNING_VAR));
+    if (mean->size[0] > 1 && (mean->stride[0] == 0 || var->stride[0] == 0))
+        return refuse(a, BELAY_SHAPE_CONTRACT,
+                      mean->stride[0] == 0
+                          ? "running_mean is one number for all channels: it cannot hold those of each"
+                          : "running_var is one number for all channels: it cannot hold those of each");
+    if (meet(mean, var))
+        return refuse(a, BELAY_CONF_VALUE, "running_mean and running_var share elements: each needs its own");
+    for (int k = RUNNING_MEAN; k < N_GIVEN; k++) {
+        const bl_slot *slot = k <= RUNNING_VAR || k == N_TRACKED ? bl_slot_get(a->context, tensor_of(a, k)) : NULL;
+        if (slot == NULL || !bl_loan_is_read_only(slot->storage->loan))
+            continue;
+        bl_text words = {0};
+        bl_loan_describe_write(a->context, slot, &words);
+        refuse(a, BELAY_LIFE_READ_ONLY, bl_text_get(&words));
+        bl_text_fini(&words);
+        return false;
+    }
+    return true;
+}
+
 /* Numbers of each channel in this batch, which make its statistics. */
 static int64_t n_numbers(const batch_norm *a) { return a->folded.size[0] * a->folded.size[2]; }
 
@@ -85,17 +133,20 @@ static bool has_variance(const batch_norm *a)
 
 /* ---- statistics ------------------------------------------------------------------------------------------------------ */
 
-/* One more than the count of batches, which waits for the step; nil after a fault. */
+/* One more than the count of batches; nil after a fault. */
 static belay_tensor count_on(const batch_norm *a)
 {
     belay_tensor count = bl_advance_get(a->context, tensor_of(a, N_TRACKED));
-    const belay_shape none = belay_shape0(), flat = belay_shape1(1);
+    const belay_shape none = belay_shape0();
     bl_call call = {.context = a->context, .op = BL_OP_add, .n_in = 2};
     call.in[0] = count;
     call.in[1] = bl_launch_fill_like(a->context, count, BELAY_I64, &none, 1);
-    if (!bl_launch_run(&call) || !bl_advance_set(a->context, tensor_of(a, N_TRACKED), call.out[0]))
-        return (belay_tensor){0};
-    return bl_launch_reshape(a->context, call.out[0], &flat);
+    return bl_launch_run(&call) ? call.out[0] : (belay_tensor){0};
+}
+
+static bool wait_for_step(const batch_norm *a, int which, belay_tensor next)
+{
+    return bl_advance_set(a->context, tensor_of(a, which), next, a->leaf);
 }
 
 /* What the running statistics become by this batch, after those before it in the window. */
@@ -114,12 +165,17 @@ static bool track(const batch_norm *a, const belay_tensor stats[2])
     belay_tensor count = is_given(a, N_TRACKED) ? count_on(a) : (belay_tensor){0};
     if (belay_tensor_is_nil(count) && is_given(a, N_TRACKED))
         return false;
-    call.in[4] = a->options.cumulative ? count : (belay_tensor){0};
+    const belay_shape flat = belay_shape1(1);
+    call.in[4] = is_given(a, N_TRACKED) ? bl_launch_reshape(a->context, count, &flat) : count;
+    call.shown[4] = tensor_of(a, N_TRACKED);
+    call.params.i[0] = a->options.cumulative;
     call.params.f[0] = a->options.momentum > 0 ? a->options.momentum : 0.1;
     call.params.f[1] = n / (n - 1);
-    return bl_launch_run(&call) && bl_advance_set(a->context, tensor_of(a, RUNNING_MEAN), call.out[0]) &&
-           bl_advance_set(a->context, tensor_of(a, RUNNING_VAR), call.out[1]);
+    return bl_launch_run(&call) && (!is_given(a, N_TRACKED) || wait_for_step(a, N_TRACKED, count)) &&
+           wait_for_step(a, RUNNING_MEAN, call.out[0]) && wait_for_step(a, RUNNING_VAR, call.out[1]);
 }
+
+static bool is_tracked(const batch_norm *a) { return a->options.training && is_given(a, RUNNING_MEAN); }
 
 /* Mean and variance in f64: of the batch, or the running ones. */
 static bool statistics(const batch_norm *a, belay_tensor x, bool is_batch, belay_tensor stats[2])
@@ -134,7 +190,7 @@ static bool statistics(const batch_norm *a, belay_tensor x, bool is_batch, belay
         return false;
     stats[0] = call.out[0];
     stats[1] = call.out[1];
-    return !a->options.training || !is_given(a, RUNNING_MEAN) || track(a, stats);
+    return !is_tracked(a) || track(a, stats);
 }
 
 /* Everything lies where x does, as under place move; weights and x in the dtype that autocast asks for. */
@@ -150,12 +206,23 @@ static bool bring(batch_norm *a)
     return true;
 }
 
-belay_tensor belay_batch_norm(belay_tensor x, belay_tensor running_mean, belay_tensor running_var, belay_tensor weight,
-                              belay_tensor bias, const belay_batch_norm_options *options)
+bool bl_op_is_stepped(const belay_context *context, belay_tensor tensor)
+{
+    const bl_slot *slot = bl_slot_get(context, tensor);
+    return slot != NULL && slot->n_optimizers > 0;
+}
+
+/* Its own parameters come first. */
+static belay_tensor leaf_of(const belay_context *context, belay_tensor weight, belay_tensor bias, belay_tensor beside)
+{
+    return bl_op_is_stepped(context, weight) ? weight : bl_op_is_stepped(context, bias) ? bias : beside;
+}
+
+belay_tensor bl_op_batch_norm(belay_tensor x, belay_tensor running_mean, belay_tensor running_var, belay_tensor weight,
+                              belay_tensor bias, const belay_batch_norm_options *options, belay_tensor beside)
 {
     static const belay_batch_norm_options none = {0};
     belay_context *context = bl_tensor_context(x);
-    BL_ENTER(context);
     if (context == NULL || bl_slot_use(context, x) == NULL)
         return (belay_tensor){0};
     const belay_batch_norm_options *o = options != NULL ? options : &none;
@@ -166,11 +233,13 @@ belay_tensor belay_batch_norm(belay_tensor x, belay_tensor running_mean, belay_t
                               {"weight", weight},
                               {"bias", bias},
                               {"n_tracked", o->n_tracked}},
-                    .options = *o};
+                    .options = *o,
+                    .leaf = leaf_of(context, weight, bias, beside)};
     bool is_batch = o->training || belay_tensor_is_nil(running_mean);
     belay_tensor stats[2];
     belay_shape shape = belay_tensor_shape(x);
-    if (!x_is_legal(&a) || !bring(&a) || !factors_fit(&a) || (is_batch && !has_variance(&a)))
+    if (!x_is_legal(&a) || !bring(&a) || !factors_fit(&a) || (is_batch && !has_variance(&a)) ||
+        (is_tracked(&a) && !can_be_written(&a)))
         return (belay_tensor){0};
     bl_call call = {.context = context, .op = BL_OP_batch_norm, .n_in = 5};
     call.in[0] = bl_op_reshape(context, tensor_of(&a, X), &a.folded);
@@ -188,4 +257,12 @@ belay_tensor belay_batch_norm(belay_tensor x, belay_tensor running_mean, belay_t
     call.params.f[0] = o->eps > 0 ? o->eps : 1e-5;
     call.params.i[1] = is_batch;
     return bl_op_reshape(context, bl_op_run(&call), &shape);
+}
+
+belay_tensor belay_batch_norm(belay_tensor x, belay_tensor running_mean, belay_tensor running_var, belay_tensor weight,
+                              belay_tensor bias, const belay_batch_norm_options *options)
+{
+    belay_context *context = bl_tensor_context(x);
+    BL_ENTER(context);
+    return bl_op_batch_norm(x, running_mean, running_var, weight, bias, options, (belay_tensor){0});
 }

@@ -11,18 +11,42 @@ static belay_tensor flat(belay_context *context, belay_tensor tensor)
     return bl_launch_reshape(context, tensor, &shape);
 }
 
-/* A buffer that was moved to another device in this window takes its values along. */
+static bool has(const belay_optimizer *o, belay_tensor leaf, int64_t *at)
+{
+    for (int64_t i = 0; i < o->n; i++) {
+        int64_t k = *at + i < o->n ? *at + i : *at + i - o->n;
+        if (bl_tensor_same(o->parameter[k].leaf, leaf)) {
+            *at = k;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What waits for a leaf that no optimizer has any more goes with the next one. */
+void bl_optim_advance_find(belay_optimizer *o)
+{
+    int64_t at = 0; /* buffers lie in the order of their leaves, or nearly */
+    for (int64_t i = 0; i < bl_advance_n(o->context); i++) {
+        bl_advance *e = bl_advance_at(o->context, i);
+        const bl_slot *leaf = bl_slot_get(o->context, e->leaf);
+        e->is_due = leaf == NULL || leaf->n_optimizers == 0 || has(o, e->leaf, &at);
+    }
+}
+
+/* A buffer that was moved to another device in this window takes its values along; one that is not contiguous is written
+ * by way of a copy. */
 static bool make_views(const belay_optimizer *o, bl_advance *e)
 {
     belay_context *context = o->context;
-    const bl_slot *buffer = bl_slot_get(context, e->buffer), *next = bl_slot_get(context, e->next);
+    const bl_slot *buffer = bl_slot_get(context, e->target), *next = bl_slot_get(context, e->next);
     const bl_slot *state = bl_slot_get(context, o->state);
     belay_shape shape = belay_shape1(BL_OPTIM_STATE);
     int place = buffer->storage->place;
     bool is_moved = next->storage->place != place, is_apart = state->storage->place != place;
-    e->flat_buffer = flat(context, e->buffer);
+    e->flat_buffer = flat(context, e->target);
     e->flat_next = flat(context, is_moved ? bl_launch_to(context, e->next, place) : e->next);
-    e->state = is_apart ? bl_launch_fill_like(context, e->buffer, BELAY_F64, &shape, 0) : o->state;
+    e->state = is_apart ? bl_launch_fill_like(context, e->target, BELAY_F64, &shape, 0) : o->state;
     return !belay_tensor_is_nil(e->flat_buffer) && !belay_tensor_is_nil(e->flat_next) && !belay_tensor_is_nil(e->state);
 }
 
@@ -32,7 +56,8 @@ bool bl_optim_advance_prepare(belay_optimizer *o)
     for (int64_t i = 0; i < bl_advance_n(o->context); i++) {
         bl_advance *e = bl_advance_at(o->context, i);
         e->flat_buffer = (belay_tensor){0};
-        if (bl_slot_get(o->context, e->buffer) != NULL) /* else its owner is gone */
+        e->target = e->is_due ? bl_advance_target(o->context, e) : (belay_tensor){0};
+        if (!belay_tensor_is_nil(e->target))
             whole = make_views(o, e) && whole;
     }
     return whole;
@@ -47,19 +72,23 @@ static bool carry_state(const belay_optimizer *o, belay_tensor to)
            bl_place_write(o->context, bl_slot_get(o->context, to), 0, state, (int64_t)sizeof state) == BELAY_OK;
 }
 
+static bool run(const belay_optimizer *o, const bl_advance *e)
+{
+    belay_context *context = o->context;
+    bl_call call = {.context = context, .op = BL_OP_advance, .n_in = 3, .in = {e->flat_next, e->flat_buffer, e->state}};
+    if (e->state.slot != o->state.slot && !carry_state(o, e->state))
+        return false;
+    return bl_launch_run(&call) && (bl_slot_is_contiguous(bl_slot_get(context, e->target)) ||
+                                    bl_launch_move(context, e->target, e->flat_buffer));
+}
+
 bool bl_optim_advance_run(belay_optimizer *o)
 {
     bool ran = true;
     for (int64_t i = 0; i < bl_advance_n(o->context); i++) {
         const bl_advance *e = bl_advance_at(o->context, i);
-        if (belay_tensor_is_nil(e->flat_buffer))
-            continue;
-        bl_call call = {.context = o->context, .op = BL_OP_advance, .n_in = 3};
-        call.in[0] = e->flat_next;
-        call.in[1] = e->flat_buffer;
-        call.in[2] = e->state;
-        bool is_apart = e->state.slot != o->state.slot;
-        ran = (!is_apart || carry_state(o, e->state)) && bl_launch_run(&call) && ran;
+        if (e->is_due && !belay_tensor_is_nil(e->target))
+            ran = run(o, e) && ran;
     }
     return ran;
 }

@@ -102,11 +102,15 @@ belay_optimizer *bl_optim_adam(belay_context *context, const bl_optim_list *list
                                bool is_decoupled);
 belay_optimizer *bl_optim_nil(void);
 
-/* The loss scale that a step is made by: its state, whether the gradients are divided by it already, whether it moves. */
+/* The loss scale that a step is made by: its state, whether the gradients are divided by it already, whether it moves; and
+ * whether a window before took them along, or would have. */
 typedef struct bl_optim_scaling {
     belay_tensor state;
-    bool is_unscaled, is_fixed;
+    bool is_unscaled, is_fixed, is_lost;
 } bl_optim_scaling;
+
+/* Whether the optimizer has no gradients because a faulted window, ended by another optimizer, took them along. */
+bool bl_optim_was_lost(const belay_optimizer *optimizer);
 
 /* belay_optimizer_step, by what belay_optimizer_step (`scaling` NULL) or a loss scale has proved. */
 void bl_optim_step(belay_optimizer *optimizer, const bl_optim_scaling *scaling);
@@ -138,8 +142,9 @@ bool bl_scaler_permits(belay_optimizer *optimizer);
 /* A window was dropped before its step: what it scaled is gone. */
 void bl_scaler_forget(belay_context *context);
 
-/* The buffers that wait for the window (tensor/advance.h).  False when what their kernels need could not be made: the step
- * must be refused. */
+/* The buffers that wait for this optimizer's step (tensor/advance.h): finds them.  */
+void bl_optim_advance_find(belay_optimizer *optimizer);
+/* False when what their kernels need could not be made: the step must be refused. */
 bool bl_optim_advance_prepare(belay_optimizer *optimizer);
 /* After the decision. */
 bool bl_optim_advance_run(belay_optimizer *optimizer);

@@ -23,8 +23,12 @@ static void drop_parameter(belay_context *context, bl_optim_parameter *p)
 static void optimizer_free(void *object)
 {
     belay_optimizer *o = object;
-    for (int64_t i = 0; i < o->n; i++)
+    for (int64_t i = 0; i < o->n; i++) {
+        bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
+        if (leaf != NULL)
+            leaf->n_optimizers--;
         drop_parameter(o->context, &o->parameter[i]);
+    }
     for (int64_t i = 0; i < o->n_entries; i++)
         bl_free(o->entry[i].name);
     const belay_tensor whole[] = {o->used, o->t, o->state, o->partial};
@@ -233,6 +237,7 @@ static bool add_parameter(belay_optimizer *o, const bl_optim_list *list, int64_t
     const char *name = list->name != NULL ? list->name[i] : belay_tensor_name(leaf);
     bl_optim_parameter *p = &o->parameter[o->n++];
     p->leaf = leaf;
+    bl_slot_get(o->context, leaf)->n_optimizers++;
     return make_moments(o, p, name[0] != '\0' ? name : number);
 }
 

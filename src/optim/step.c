@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "optim/optim.h"
+#include "tensor/advance.h"
 #include "tensor/window.h"
 
 /* ---- hooks ----------------------------------------------------------------------------------------------------------- */
@@ -156,6 +157,7 @@ static void gather(const belay_optimizer *o)
 static bool launch(belay_optimizer *o, const bl_optim_scaling *scaling)
 {
     bool is_collected = collect(o);
+    bl_optim_advance_find(o);
     if (!bl_optim_advance_prepare(o) || !is_collected || !run_squares(o))
         *bl_window_gate(o->context) = 1;
     gather(o);
@@ -203,21 +205,46 @@ static void drop_all_gradients(belay_context *context)
         if (!slot->is_alive || belay_tensor_is_nil(grad))
             continue;
         slot->grad = (belay_tensor){0};
+        slot->grad_scale = (bl_grad_scale){.marks = BL_GRAD_LOST};
         bl_tensor_drop(context, grad);
     }
+}
+
+bool bl_optim_was_lost(const belay_optimizer *o)
+{
+    bool is_lost = false;
+    for (int64_t i = 0; i < o->n; i++) {
+        const bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
+        if (leaf != NULL && !belay_tensor_is_nil(leaf->grad))
+            return false;
+        is_lost = is_lost || (leaf != NULL && (leaf->grad_scale.marks & BL_GRAD_LOST) != 0);
+    }
+    return is_lost;
+}
+
+/* The step of such an optimizer is refused for the fault that its gradients were lost for. */
+static void close_lost(belay_context *context)
+{
+    int code = context->mixed.scaling.lost_code;
+    if (code != BELAY_OK)
+        bl_window_fault(context, context->window, (belay_code)code);
+    else
+        *bl_window_gate(context) = 1;
 }
 
 /* All gradients of the context go with a window that faulted; `code` is why. */
 static void lose(belay_context *context, belay_code code)
 {
     drop_all_gradients(context);
+    bl_advance_forget(context, true);
     context->mixed.scaling.n_lost++;
     context->mixed.scaling.lost_code = code;
 }
 
 /* A window that faulted is lost whole: gradients of leaves that another optimizer would step are of it, too.  Only for
- * their sake the host has to know.  `code` is that of a window which was dropped. */
-static void clear_gradients(belay_optimizer *o, uint64_t window, bool is_known, belay_code code)
+ * their sake the host has to know.  `code` is that of a window which was dropped; one whose gradients `was_lost` with
+ * another takes nobody else's along. */
+static void clear_gradients(belay_optimizer *o, uint64_t window, bool is_known, belay_code code, bool was_lost)
 {
     belay_context *context = o->context;
     const bl_window *ended = &context->windows[bl_window_place(window)];
@@ -229,14 +256,19 @@ static void clear_gradients(belay_optimizer *o, uint64_t window, bool is_known, 
     }
     if (!is_known && have_gradients(context))
         bl_window_settle(context, "a window ended while leaves of no optimizer, or of another, had gradients");
-    if (__atomic_load_n(&context->ring->window[bl_window_place(window)].gate, __ATOMIC_ACQUIRE) != 0)
+    else if (!is_known && bl_advance_n(context) > 0)
+        bl_window_settle(context, "a window ended while running statistics waited for another optimizer's step");
+    if (!was_lost && __atomic_load_n(&context->ring->window[bl_window_place(window)].gate, __ATOMIC_ACQUIRE) != 0)
         lose(context, ended->optimizer != NULL && ended->number == window ? ended->code : code);
 }
 
 void bl_optim_step(belay_optimizer *o, const bl_optim_scaling *scaling)
 {
     belay_context *context = o->context;
+    bool was_lost = !context->window_faulted && (bl_optim_was_lost(o) || (scaling != NULL && scaling->is_lost));
     bl_optim_hold(o);
+    if (was_lost)
+        close_lost(context);
     run_hooks(o);
     belay_scope scope = belay_scope_open(context);
     uint64_t window = context->window;
@@ -244,6 +276,7 @@ void bl_optim_step(belay_optimizer *o, const bl_optim_scaling *scaling)
     if (context->device_options.memory != BL_MEMORY_POOL) /* whose damage is of this window */
         (void)bl_place_settle(context, "red zones were looked at, at a window's end");
     bool is_put = launch(o, scaling), is_known = !is_put || is_decided_at_once(o);
+    bl_advance_forget(context, false);
     bl_place_look(context); /* at the windows before: this one is told at a later call, however fast the device */
     if (is_put)
         bl_window_end(context, o);
@@ -254,7 +287,7 @@ void bl_optim_step(belay_optimizer *o, const bl_optim_scaling *scaling)
         bl_window_look(context);
     o->has_gradients = false;
     belay_scope_close(scope);
-    clear_gradients(o, window, is_known, code);
+    clear_gradients(o, window, is_known, code, was_lost);
     context->step++;
     bl_optim_release(o);
 }
@@ -265,8 +298,10 @@ static void discard(belay_optimizer *o)
     belay_code code = o->context->window_code;
     if (code == BELAY_OK) /* else that is why, and was told */
         bl_optim_tell_discarded(o->context);
+    bl_optim_advance_find(o);
+    bl_advance_forget(o->context, false);
     bl_window_drop(o->context);
-    clear_gradients(o, window, true, code);
+    clear_gradients(o, window, true, code, false);
     bl_scaler_forget(o->context);
 }
 

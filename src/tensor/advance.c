@@ -12,7 +12,7 @@ struct bl_advances {
 static void advances_free(void *object)
 {
     struct bl_advances *a = object;
-    bl_advance_forget(a->context);
+    bl_advance_forget(a->context, true);
     a->context->advances = NULL;
     bl_free(a->entry);
     bl_free(a);
@@ -31,30 +31,91 @@ static struct bl_advances *list_of(belay_context *context)
     return context->advances = a;
 }
 
+/* Two views of the same elements. */
+static bool is_same_view(const bl_slot *a, const bl_slot *b)
+{
+    bool is_same = a != NULL && b != NULL && a->storage == b->storage && a->offset == b->offset && a->rank == b->rank;
+    for (int i = 0; is_same && i < a->rank; i++)
+        is_same = a->size[i] == b->size[i] && a->stride[i] == b->stride[i];
+    return is_same;
+}
+
 static bl_advance *find(const belay_context *context, belay_tensor buffer)
 {
+    const bl_slot *slot = bl_slot_get(context, buffer);
     for (int64_t i = 0; i < bl_advance_n(context); i++) {
         bl_advance *e = bl_advance_at(context, i);
-        if (e->buffer.slot == buffer.slot && e->buffer.generation == buffer.generation)
+        if (bl_tensor_same(e->buffer, buffer) || is_same_view(bl_slot_get(context, e->view), slot))
             return e;
     }
     return NULL;
 }
 
-bool bl_advance_set(belay_context *context, belay_tensor buffer, belay_tensor next)
+static void drop(belay_context *context, const bl_advance *e)
+{
+    bl_tensor_drop(context, e->next);
+    bl_tensor_drop(context, e->view);
+}
+
+static bool is_written_whole(const bl_slot *slot)
+{
+    return bl_slot_elements(slot) * belay_dtype_size((belay_dtype)slot->dtype) == slot->storage->n_bytes;
+}
+
+belay_tensor bl_advance_target(belay_context *context, const bl_advance *e)
+{
+    const bl_slot *buffer = bl_slot_get(context, e->buffer), *view = bl_slot_get(context, e->view);
+    const bl_slot *seen = buffer != NULL ? buffer : view != NULL && view->storage->holders > 1 ? view : NULL;
+    if (seen == NULL)
+        return (belay_tensor){0};
+    bool is_newer =
+        seen->storage->serial == e->storage && seen->storage->version != e->version && is_written_whole(seen);
+    return is_newer ? (belay_tensor){0} : seen == buffer ? e->buffer : e->view;
+}
+
+/* What nobody can see any more waits for nothing: a loop that never steps keeps no more and no more of it. */
+static void forget_unseen(belay_context *context)
+{
+    for (int64_t i = 0; i < bl_advance_n(context); i++) {
+        bl_advance *e = bl_advance_at(context, i);
+        e->is_due = belay_tensor_is_nil(bl_advance_target(context, e));
+    }
+    bl_advance_forget(context, false);
+}
+
+static bl_advance *entry_of(belay_context *context, struct bl_advances *a, belay_tensor buffer)
+{
+    bl_advance *e = find(context, buffer);
+    if (e != NULL)
+        return e;
+    if (a->n == a->capacity)
+        forget_unseen(context);
+    if (!bl_grow(&a->entry, &a->capacity, a->n + 1, sizeof *a->entry))
+        return NULL;
+    belay_tensor view = bl_tensor_hold(context, buffer);
+    if (belay_tensor_is_nil(view))
+        return NULL;
+    e = &a->entry[a->n++];
+    *e = (bl_advance){.buffer = buffer, .view = view};
+    return e;
+}
+
+bool bl_advance_set(belay_context *context, belay_tensor buffer, belay_tensor next, belay_tensor leaf)
 {
     struct bl_advances *a = list_of(context);
-    bl_advance *e = a != NULL ? find(context, buffer) : NULL;
-    if (a != NULL && e == NULL && bl_grow(&a->entry, &a->capacity, a->n + 1, sizeof *a->entry)) {
-        e = &a->entry[a->n++];
-        *e = (bl_advance){.buffer = buffer};
-    }
+    int64_t faults = context->n_faults;
+    bl_advance *e = a != NULL ? entry_of(context, a, buffer) : NULL;
     if (e == NULL) {
-        bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory for what becomes of a buffer");
+        if (context->n_faults == faults)
+            bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory for what becomes of a buffer");
         return false;
     }
+    const bl_slot *slot = bl_slot_get(context, buffer);
     bl_tensor_drop(context, e->next);
     e->next = bl_tensor_own(context, next);
+    e->leaf = leaf;
+    e->storage = slot->storage->serial;
+    e->version = slot->storage->version;
     return true;
 }
 
@@ -68,10 +129,16 @@ int64_t bl_advance_n(const belay_context *context) { return context->advances !=
 
 bl_advance *bl_advance_at(const belay_context *context, int64_t number) { return &context->advances->entry[number]; }
 
-void bl_advance_forget(belay_context *context)
+void bl_advance_forget(belay_context *context, bool all)
 {
-    for (int64_t i = 0; i < bl_advance_n(context); i++)
-        bl_tensor_drop(context, bl_advance_at(context, i)->next);
+    int64_t n = 0;
+    for (int64_t i = 0; i < bl_advance_n(context); i++) {
+        bl_advance *e = bl_advance_at(context, i);
+        if (all || e->is_due)
+            drop(context, e);
+        else
+            context->advances->entry[n++] = *e;
+    }
     if (context->advances != NULL)
-        context->advances->n = 0;
+        context->advances->n = n;
 }

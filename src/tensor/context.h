@@ -61,6 +61,7 @@ typedef struct bl_slot {
     int32_t node_output;
     belay_tensor grad;        /* of a leaf: owned by its object */
     bl_grad_scale grad_scale; /* while it is there */
+    uint32_t n_optimizers;    /* that step it */
 } bl_slot;
 
 /* What a stale handle is told about: a tensor's last words.  They outlive the next tenants of its slot. */

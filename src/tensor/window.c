@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor/window.h"
 
-#include "tensor/advance.h"
 #include "tensor/place.h"
 
 static bl_window *window_at(belay_context *context, uint64_t number)
@@ -24,7 +23,6 @@ void bl_window_fault(belay_context *context, uint64_t number, belay_code code)
 /* The next window begins with its gate open; nobody writes to those words any more. */
 static void begin(belay_context *context)
 {
-    bl_advance_forget(context);
     context->window++;
     context->ring->window[bl_window_place(context->window)] = (bl_window_words){0};
     context->window_faulted = false;

@@ -7,6 +7,7 @@
 #include <belay/nn.h>
 #include <belay/optim.h>
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -212,6 +213,182 @@ static void a_module_that_is_freed_in_its_window_takes_its_statistics_along(void
     belay_close(m.context);
 }
 
+/* ---- several optimizers ---------------------------------------------------------------------------------------------- */
+
+/* Another leaf with another optimizer, whose gradient is `grad`. */
+typedef struct other {
+    belay_tensor leaf;
+    belay_optimizer *sgd;
+} other;
+
+static other other_of(const model *m)
+{
+    other o = {.leaf = told_leaf(m->context, belay_shape1(1), (const float[]){1})};
+    o.sgd = belay_sgd_over(m->context, &o.leaf, 1, &(belay_sgd_options){.lr = 0.1});
+    return o;
+}
+
+static void backward_of(const model *m, const other *o, double factor)
+{
+    belay_scope scope = belay_scope_open(m->context);
+    belay_backward(belay_sum(belay_affine(o->leaf, factor, 0), NULL));
+    belay_scope_close(scope);
+}
+
+static void they_go_with_the_optimizer_that_has_their_layer_s_parameters(void **state)
+{
+    for (int no_affine = 0; no_affine < 2; no_affine++) { /* whose nearest parameters are the table's */
+        model m =
+            open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS, .no_affine = no_affine != 0});
+        other o = other_of(&m);
+        buffers before = buffers_of(&m);
+        batch_of(&m, 0, 1, NULL);
+        backward_of(&m, &o, 1);
+        belay_optimizer_step(o.sgd); /* applied: not theirs */
+        buffers now = buffers_of(&m);
+        assert_memory_equal(&now, &before, sizeof before);
+        backward_of(&m, &o, (double)INFINITY);
+        belay_optimizer_step(o.sgd); /* refused: not theirs either */
+        belay_optimizer_discard(o.sgd);
+        belay_optimizer_step(m.sgd);
+        assert_true(belay_optimizer_is_applied(m.sgd));
+        assert_int_equal(buffers_of(&m).tracked, 1);
+
+        before = buffers_of(&m);
+        batch_of(&m, 1, (double)INFINITY, NULL);
+        backward_of(&m, &o, 1);
+        belay_optimizer_step(o.sgd);
+        belay_optimizer_step(m.sgd); /* refused: theirs, whatever the other's came to */
+        assert_false(belay_optimizer_is_applied(m.sgd));
+        belay_optimizer_step(o.sgd);
+        belay_optimizer_step(m.sgd);
+        now = buffers_of(&m);
+        assert_memory_equal(&now, &before, sizeof before);
+        belay_close(m.context);
+    }
+}
+
+static void a_window_with_a_fault_drops_those_of_every_optimizer(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+    other o = other_of(&m);
+    buffers before = buffers_of(&m);
+    batch_of(&m, 0, 1, NULL);
+    belay_embedding(belay_module_find(m.root, "table.weight"), ids_of(&m, ROWS), NULL); /* the fault */
+    backward_of(&m, &o, 1);
+    belay_optimizer_step(o.sgd);
+    belay_optimizer_step(m.sgd); /* applied: nothing is left for it */
+    assert_true(belay_optimizer_is_applied(m.sgd));
+    buffers now = buffers_of(&m);
+    assert_memory_equal(&now, &before, sizeof before);
+    belay_close(m.context);
+}
+
+static void where_no_optimizer_has_any_they_go_with_the_next_step(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+    other o = other_of(&m);
+    belay_optimizer *twice = belay_sgd(m.norm, &(belay_sgd_options){.lr = 0.1});
+    belay_optimizer_free(m.sgd); /* the other that has them is still there */
+    batch_of(&m, 0, 1, NULL);
+    belay_optimizer_step(o.sgd);
+    assert_int_equal(buffers_of(&m).tracked, 0);
+    belay_optimizer_free(twice);
+    belay_optimizer_step(o.sgd);
+    assert_int_equal(buffers_of(&m).tracked, 1);
+    told_close(m.context);
+}
+
+static void what_is_written_in_the_window_is_newer(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+    const float loaded[CHANNELS] = {7, 8, 9};
+    batch_of(&m, 0, 1, NULL);
+    assert_int_equal(belay_tensor_write(belay_module_find(m.norm, "running_mean"), loaded, sizeof loaded), BELAY_OK);
+    belay_optimizer_step(m.sgd);
+    buffers b = buffers_of(&m);
+    assert_memory_equal(b.mean, loaded, sizeof loaded);
+    assert_int_equal(b.tracked, 1);
+    told_close(m.context);
+}
+
+/* ---- views as buffers ------------------------------------------------------------------------------------------------ */
+
+/* Columns or rows of one tensor, made anew for each batch: handles that are dead by the step. */
+static void views_of_one_tensor_can_be_running_statistics(void **state)
+{
+    told_clear();
+    belay_context *context = belay_open(&(belay_options){.device = *state, .log = told_remember, .no_journal = true});
+    for (int axis = 0; axis < 2; axis++) {
+        const belay_shape shape = axis == 0 ? belay_shape2(2, CHANNELS) : belay_shape2(CHANNELS, 2);
+        belay_tensor both = belay_zeros(context, BELAY_F32, shape), x, y[2];
+        other o = {.leaf = told_leaf(context, belay_shape1(CHANNELS), (const float[]){1, 1, 1})};
+        o.sgd = belay_sgd_over(context, &o.leaf, 1, &(belay_sgd_options){.lr = 0.1});
+        for (int batch = 0; batch < 2; batch++) {
+            belay_scope scope = belay_scope_open(context);
+            x = belay_view(belay_arange(context, BELAY_F32, BATCH * CHANNELS, batch, 1), belay_shape2(BATCH, CHANNELS));
+            for (int k = 0; k < 2; k++)
+                y[k] = belay_select(both, axis, k);
+            belay_batch_norm(x, y[0], y[1], o.leaf, (belay_tensor){0},
+                             &(belay_batch_norm_options){.training = true, .momentum = 0.5});
+            belay_scope_close(scope);
+        }
+        float got[2 * CHANNELS], zeros[2 * CHANNELS] = {0};
+        told_read(both, got, 2 * CHANNELS);
+        assert_memory_equal(got, zeros, sizeof zeros);
+        belay_optimizer_step(o.sgd);
+        told_read(axis == 0 ? both : belay_transpose(both, 0, 1), got, 2 * CHANNELS);
+        for (int c = 0; c < CHANNELS; c++) { /* of 4.5 + c, then of 5.5 + c; 15 is the variance of 0 3 6 9 */
+            assert_true(fabsf(got[c] - (0.25f * (4.5f + (float)c) + 0.5f * (5.5f + (float)c))) < 1e-5f);
+            assert_true(fabsf(got[CHANNELS + c] - 0.75f * 15) < 1e-5f);
+        }
+    }
+    told_close(context);
+}
+
+/* ---- statistics that are not finite ---------------------------------------------------------------------------------- */
+
+/* The variance of large values is no f32, while what is normalised by it is 0: no gradient would tell. */
+static void statistics_that_are_not_finite_refuse_the_step_and_are_told(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+    good_window(&m, 0);
+    buffers before = buffers_of(&m);
+    told_expect("%s", "");
+    float x[BATCH * CHANNELS] = {0};
+    for (int n = 0; n < BATCH; n++)
+        x[n * CHANNELS + 1] = n % 2 == 0 ? 3e20f : -3e20f;
+    belay_tensor batch = belay_tensor_from(m.context, BELAY_F32, belay_shape2(BATCH, CHANNELS), x, sizeof x);
+    const int line = __LINE__ + 1;
+    belay_tensor y = belay_forward(m.norm, batch);
+    belay_backward(belay_sum(y, NULL));
+    belay_optimizer_step(m.sgd);
+    assert_false(belay_optimizer_is_applied(m.sgd));
+    bool is_sim = strcmp(*state, "cpu") != 0;
+    char surfaced[64] = "";
+    if (is_sim)
+        snprintf(surfaced, sizeof surfaced, "    surfaced at: test_batch_norm.c:%d\n", line + 3);
+    const char *start = "belay: norm.running_var[1] would become inf by this batch (num.nonfinite)\n"
+                        "    op: batch_track in layer norm, called at test_batch_norm.c";
+    assert_memory_equal(told(), start, strlen(start));
+    told_expect("%s:%d%s\n%s"
+                "    tensors: mean [3] f64; var [3] f64; norm.running_mean [3] f32; norm.running_var [3] f32; "
+                "norm.num_batches_tracked [] i64; on %s\n"
+                "    bad: 1 of 3 elements\n"
+                "    when: epoch 0, batch 2 (micro-batch 0 of its window), step 1, rank 0\n    try: %s\n"
+                "belay: step 1 was not applied: num.nonfinite in its window (run.window_lost)\n"
+                "    called at: test_batch_norm.c:%d\n%s"
+                "    when: epoch 0, batch 3 (micro-batch 1 of its window), step 1, rank 0\n%s",
+                start, line, is_sim ? ", launch 62" : "", surfaced, (const char *)*state, belay_code_advice(BELAY_NUM_NONFINITE),
+                line + 2, surfaced, told_try(BELAY_RUN_WINDOW_LOST));
+    assert_int_equal(belay_optimizer_n_faulted(m.sgd), 1);
+    buffers after = buffers_of(&m);
+    assert_memory_equal(&after, &before, sizeof before);
+    good_window(&m, 0);
+    assert_int_equal(buffers_of(&m).tracked, 4);
+    told_close(m.context);
+}
+
 /* ---- names and refusals ---------------------------------------------------------------------------------------------- */
 
 static void names_and_first_values_are_pytorch_s(void **state)
@@ -314,6 +491,46 @@ static void the_op_refuses_what_does_not_fit(void **state)
     belay_close(context);
 }
 
+static void what_a_step_would_write_is_looked_at_before(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    const belay_tensor nil = {0};
+    const belay_batch_norm_options training = {.training = true};
+    belay_tensor x = belay_view(belay_arange(context, BELAY_F32, 12, 0, 1), belay_shape2(4, 3));
+    belay_tensor stats = belay_zeros(context, BELAY_F32, belay_shape1(5)),
+                 three = belay_zeros(context, BELAY_F32, belay_shape1(3));
+    belay_tensor one = belay_expand(belay_zeros(context, BELAY_F32, belay_shape1(1)), belay_shape1(3));
+    const char *both = "x [4, 3] f32; running_mean [3] f32; running_var [3] f32";
+    belay_batch_norm(x, one, three, nil, nil, &training);
+    expect_op(__LINE__ - 1, BELAY_SHAPE_CONTRACT,
+              "running_mean is one number for all channels: it cannot hold those of each", both);
+    belay_batch_norm(x, three, one, nil, nil, &training);
+    expect_op(__LINE__ - 1, BELAY_SHAPE_CONTRACT,
+              "running_var is one number for all channels: it cannot hold those of each", both);
+    belay_batch_norm(x, three, three, nil, nil, &training);
+    expect_op(__LINE__ - 1, BELAY_CONF_VALUE, "running_mean and running_var share elements: each needs its own", both);
+    belay_batch_norm(x, belay_slice(stats, 0, 0, 3, 1), belay_slice(stats, 0, 2, 5, 1), nil, nil, &training);
+    expect_op(__LINE__ - 1, BELAY_CONF_VALUE, "running_mean and running_var share elements: each needs its own", both);
+    belay_batch_norm(x, three, three, nil, nil, NULL); /* nothing is written */
+    told_expect("%s", "");
+
+    const int64_t counts[] = {-3, INT64_MAX};
+    for (int i = 0; i < 2; i++) {
+        belay_tensor count = belay_tensor_from(context, BELAY_I64, belay_shape0(), &counts[i], sizeof counts[i]);
+        belay_tensor var = belay_zeros(context, BELAY_F32, belay_shape1(3));
+        const int line = __LINE__ + 1;
+        belay_batch_norm(x, three, var, nil, nil, &(belay_batch_norm_options){.training = true, .n_tracked = count});
+        told_expect(
+            "belay: n_tracked is %" PRId64 ", outside [0, 9223372036854775807) (conf.value)\n"
+            "    op: batch_track, called at test_batch_norm.c:%d\n"
+            "    tensors: mean [3] f64; var [3] f64; running_mean [3] f32; running_var [3] f32; n_tracked [] i64; "
+            "on cpu\n" TOLD_START "%s",
+            counts[i], line, told_try(BELAY_CONF_VALUE));
+    }
+    belay_close(context);
+}
+
 #define ON_BOTH(test)                                                                                                  \
     {#test "_on_cpu", test, NULL, NULL, "cpu"}, { #test "_on_sim", test, NULL, NULL, "sim:0" }
 
@@ -325,6 +542,13 @@ int main(void)
         ON_BOTH(a_step_that_nobody_asked_about_refuses_them_too),
         ON_BOTH(evaluation_reads_the_running_statistics_and_moves_nothing),
         ON_BOTH(a_module_that_is_freed_in_its_window_takes_its_statistics_along),
+        ON_BOTH(they_go_with_the_optimizer_that_has_their_layer_s_parameters),
+        ON_BOTH(a_window_with_a_fault_drops_those_of_every_optimizer),
+        ON_BOTH(where_no_optimizer_has_any_they_go_with_the_next_step),
+        ON_BOTH(what_is_written_in_the_window_is_newer),
+        ON_BOTH(views_of_one_tensor_can_be_running_statistics),
+        ON_BOTH(statistics_that_are_not_finite_refuse_the_step_and_are_told),
+        cmocka_unit_test(what_a_step_would_write_is_looked_at_before),
         cmocka_unit_test(names_and_first_values_are_pytorch_s),
         cmocka_unit_test(makers_refuse_what_cannot_be),
         cmocka_unit_test(the_op_refuses_what_does_not_fit),
