@@ -77,10 +77,12 @@ BELAY_API void belay_optimizer_free(belay_optimizer *optimizer);
 
 /* Closes the window: one update of every parameter that has a gradient, which is used up.  A parameter without one is
  * left alone and does not age.  Refused after a fault in the window: warning run.window_lost, and all gradients of the
- * context are dropped, those of other optimizers too.  Refused when gradients are not finite: warning run.overflow.
- * Either way the next window starts clean.  On an asynchronous device this waits for nothing: whether the step is applied
- * is decided there, and told when the host hears of it.  Only while other leaves have gradients, which a faulted window
- * would take along, the host has to know, and waits. */
+ * context are dropped, those of other optimizers too: a step of theirs that finds none left is refused with it.  Refused
+ * when gradients are not finite: warning run.overflow.  Either way the next window starts clean.
+ *
+ * On an asynchronous device this waits for nothing: whether the step is applied is decided there, and told when the host
+ * hears of it.  Only while other leaves have gradients, which a faulted window would take along, the host has to know,
+ * and waits. */
 BELAY_API void belay_optimizer_step(belay_optimizer *optimizer);
 
 /* Drops the window's gradients and its faults' effect without a step, so that the same window can be computed again. */

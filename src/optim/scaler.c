@@ -280,11 +280,11 @@ static bool was_unscaled(const belay_optimizer *o)
            find_marked(o, BL_GRAD_UNSCALED) != NULL;
 }
 
-/* Whether a fault took the gradients of this round, those of other optimizers too: its step is refused for that, and
- * none of its calls is out of order. */
+/* Whether a fault took the gradients of this round, or came before there were any: the step is refused for that, and none
+ * of its calls is out of order. */
 static bool was_lost(const belay_grad_scaler *s, const belay_optimizer *o)
 {
-    return s->n_lost != s->context->mixed.scaling.n_lost && !has_gradients(o);
+    return bl_optim_was_lost(o) || (s->n_lost != s->context->mixed.scaling.n_lost && !has_gradients(o));
 }
 
 /* `call` came for gradients that `why`. */
@@ -361,21 +361,21 @@ static belay_tensor times(belay_context *context, belay_tensor x, belay_tensor s
 
 /* What was scaled may be walked back: through no other scale, and while its own is what it was.  One that was freed is
  * asked for by the step. */
-static bool may_walk(const belay_context *context, const bl_node *node, belay_grad_scaler *s)
+static bool may_walk(belay_context *context, const bl_node *node, belay_grad_scaler *s)
 {
     const bl_scaling *scaling = &context->mixed.scaling;
-    belay_context *told = (belay_context *)context;
     if ((scaling->now.marks & BL_GRAD_HELD) != 0)
-        refuse(told,
+        refuse(context,
                "a loss was walked back that was scaled twice, or to which another was added that was scaled again",
                "it was scaled again", scaling->now.site, "Scale the sum of a window's losses once, as the last step.");
     else if (s == NULL || (look(s) && s->round == (uint64_t)node->params.i[1]))
         return true;
     else if (s->was_written)
-        refuse(told, "a loss was walked back after the state of the scale that it was multiplied by had been written",
+        refuse(context,
+               "a loss was walked back after the state of the scale that it was multiplied by had been written",
                "it was walked back", scaling->walked_at, "Write the state of a loss scale between windows.");
     else
-        refuse(told, "a loss was walked back after the update of the scale that it was multiplied by",
+        refuse(context, "a loss was walked back after the update of the scale that it was multiplied by",
                "the scale was updated", s->updated_at,
                "Call belay_grad_scaler_update after the window's last backward.");
     return false;
@@ -523,17 +523,6 @@ static bool may_step(belay_grad_scaler *s, const belay_optimizer *o)
     return false;
 }
 
-/* A window that is lost already closes its gate by the fault that it was lost for. */
-static void close_lost(const belay_grad_scaler *s)
-{
-    belay_context *context = s->context;
-    int code = context->mixed.scaling.lost_code;
-    if (code != BELAY_OK)
-        bl_window_fault(context, context->window, (belay_code)code);
-    else
-        *bl_window_gate(context) = 1;
-}
-
 static void step(belay_grad_scaler *s, belay_optimizer *o)
 {
     if (!may_step(s, o)) {
@@ -541,12 +530,10 @@ static void step(belay_grad_scaler *s, belay_optimizer *o)
         s->is_refused = true;
         return;
     }
-    if (was_lost(s, o))
-        close_lost(s);
     bool is_unscaled = find_marked(o, BL_GRAD_UNSCALED) != NULL;
     if (is_unscaled)
         unscale(s, o); /* those that are not yet */
-    bl_optim_step(o, &(bl_optim_scaling){s->state, is_unscaled, s->update.i[0] != 0});
+    bl_optim_step(o, &(bl_optim_scaling){s->state, is_unscaled, s->update.i[0] != 0, was_lost(s, o)});
     note_version(s);
     o->stepped_at = s->context->site;
     o->stepped_round = s->round;

@@ -22,6 +22,7 @@ enum {
     BL_GRAD_UNSCALED = 4, /* of a leaf: divided by its loss scale since */
     BL_GRAD_LATE = 8,     /* of a leaf: more arrived after that */
     BL_GRAD_OTHER = 16,   /* times more than one loss scale, each a part of it */
+    BL_GRAD_LOST = 32,    /* of a leaf without one: it went with a window that was another optimizer's */
     BL_GRAD_HELD = BL_GRAD_SCALED | BL_GRAD_UNSCALED
 };
 
@@ -30,7 +31,7 @@ typedef struct bl_grad_scale {
     uintptr_t site; /* where the loss was scaled; of a leaf that was unscaled: where it was */
     uint64_t round; /* of the loss scale: between two updates of it; no other has the same */
     uint32_t scaler;
-    uint8_t marks; /* BL_GRAD_*; 0: there is no gradient */
+    uint8_t marks; /* BL_GRAD_*; 0: there is no gradient, nor was one lost */
 } bl_grad_scale;
 
 /* Another gradient is added to one. */

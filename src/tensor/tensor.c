@@ -247,5 +247,6 @@ void belay_tensor_grad_clear(belay_tensor tensor)
         return;
     belay_tensor grad = slot->grad;
     slot->grad = (belay_tensor){0};
+    slot->grad_scale = (bl_grad_scale){0};
     bl_tensor_drop(context, grad);
 }

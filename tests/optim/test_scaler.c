@@ -410,6 +410,81 @@ static void a_fault_is_of_every_optimizer_of_its_window(void **state)
     }
 }
 
+/* Without a scale, too.  What was walked back behind the window that was lost is not of it. */
+static void a_plain_step_whose_gradients_went_with_another_window_is_refused(void **state)
+{
+    (void)state;
+    const float ones[2] = {1, 1};
+    job j = open_job(told_open(), NULL);
+    belay_tensor other = told_leaf(j.context, belay_shape1(1), ones),
+                 third = told_leaf(j.context, belay_shape1(1), ones);
+    belay_optimizer *second = belay_sgd_over(j.context, &other, 1, &(belay_sgd_options){.lr = 1});
+    belay_optimizer *last = belay_sgd_over(j.context, &third, 1, &(belay_sgd_options){.lr = 1});
+    belay_backward(belay_add(loss_of(&j, 0.5f), belay_sum(other, NULL)));
+    belay_add(j.weight, belay_zeros(j.context, BELAY_F32, belay_shape1(3)));
+    belay_optimizer_step(j.sgd);
+    told_clear();
+    belay_backward(belay_sum(third, NULL));
+    int line = __LINE__ + 1;
+    belay_optimizer_step(second);
+    told_expect("belay: step 1 was not applied: shape.contract in its window (run.window_lost)\n"
+                "    called at: test_scaler.c:%d\n"
+                "    when: epoch 0, batch 2 (micro-batch 1 of its window), step 1, rank 0\n%s",
+                line, told_try(BELAY_RUN_WINDOW_LOST));
+    belay_optimizer_step(last);
+    told_expect("%s", "");
+    float now;
+    told_read(third, &now, 1);
+    assert_true(now == 0);
+    assert_int_equal(belay_optimizer_n_applied(second), 0);
+    assert_int_equal(belay_optimizer_n_faulted(second), 1);
+    belay_optimizer_step(second); /* the window after it: nothing was lost since */
+    assert_int_equal(belay_optimizer_n_applied(second), 1);
+    belay_close(j.context);
+}
+
+/* ---- walks inside of walks ---- */
+
+static void pass_through(belay_function_call *call, void *state, const belay_tensor *in, int n_in, belay_tensor *out,
+                         int n_out)
+{
+    (void)call, (void)state, (void)n_in, (void)n_out;
+    out[0] = belay_mul(in[0], in[0]);
+}
+
+/* Computes its forward again and walks that back, as one that saves memory does: the leaf in `state` is reached by it. */
+static void compute_again(belay_function_call *call, void *state, const belay_tensor *grad_out, int n_out,
+                          belay_tensor *grad_in, int n_in)
+{
+    (void)n_out, (void)n_in;
+    const belay_tensor *leaf = state;
+    belay_context *context = belay_function_context(call);
+    bool was = belay_recording_set(context, true);
+    belay_tensor y = belay_mul(*leaf, *leaf);
+    belay_recording_set(context, was);
+    belay_backward_from(y, grad_out[0]);
+    grad_in[0] = (belay_tensor){0};
+}
+
+static void a_walk_inside_of_a_walk_is_under_the_same_scale(void **state)
+{
+    (void)state;
+    static const belay_function again = {.name = "again", .forward = pass_through, .backward = compute_again};
+    const float three = 3;
+    job j = open_eight();
+    belay_tensor leaf = told_leaf(j.context, belay_shape1(1), &three), y;
+    belay_optimizer *sgd = belay_sgd_over(j.context, &leaf, 1, &(belay_sgd_options){.lr = 0.25});
+    told_clear();
+    belay_function_apply(j.context, &again, &leaf, &leaf, 1, 0, &y, 1);
+    belay_backward(belay_grad_scaler_scale(j.scaler, belay_sum(y, NULL)));
+    belay_grad_scaler_step(j.scaler, sgd);
+    belay_grad_scaler_update(j.scaler);
+    float now;
+    told_read(leaf, &now, 1);
+    assert_true(now == 1.5f); /* 3 - 6 / 4 */
+    told_close(j.context);
+}
+
 /* ---- the scale's bounds and its state ---- */
 
 static void a_scale_does_not_fall_to_zero_and_comes_back(void **state)
@@ -517,6 +592,8 @@ int main(void)
         cmocka_unit_test(a_value_that_is_not_finite_is_told_though_the_step_is_applied),
         cmocka_unit_test(an_overflow_says_which_parameter_without_a_name_and_that_a_scale_is_fixed),
         cmocka_unit_test(a_fault_is_of_every_optimizer_of_its_window),
+        cmocka_unit_test(a_plain_step_whose_gradients_went_with_another_window_is_refused),
+        cmocka_unit_test(a_walk_inside_of_a_walk_is_under_the_same_scale),
         cmocka_unit_test(a_scale_does_not_fall_to_zero_and_comes_back),
         cmocka_unit_test(values_that_no_scale_can_have_are_refused_at_the_next_call),
         cmocka_unit_test(options_out_of_range_are_refused),
