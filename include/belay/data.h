@@ -5,8 +5,9 @@
  *
  * Makers never return NULL: what cannot be made is a nil object, the context has the fault, and the nil object absorbs:
  * it answers questions with 0, false or NULL and says nothing more.  Everything belongs to its context and dies with
- * it; what one object needs of another it holds on to, so they may be closed in any order.  One thread uses a context,
- * and so its data, at a time; what workers do is inside. */
+ * it; what one object needs of another it holds on to, so they may be closed in any order.  One that was closed and that
+ * nobody holds on to is life.stale and absorbs, too.  One thread uses a context, and so its data, at a time; what
+ * workers do is inside. */
 #ifndef BELAY_DATA_H
 #define BELAY_DATA_H
 

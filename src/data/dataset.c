@@ -28,12 +28,14 @@ static void fini_dataset(void *object)
     bl_free(dataset->classes);
 }
 
+static const bl_data_class dataset_class = {"a dataset", "closed", sizeof(belay_dataset), fini_dataset};
+
 belay_dataset *bl_data_dataset_new(belay_context *ctx, const bl_data_kind *kind)
 {
     bl_error error;
     if (!bl_data_has_context(ctx))
         return &nil_dataset;
-    belay_dataset *dataset = bl_data_object_new(ctx, sizeof *dataset, fini_dataset, &error);
+    belay_dataset *dataset = bl_data_object_new(ctx, &dataset_class, &error);
     if (dataset == NULL) {
         bl_data_raise(ctx, &error);
         return &nil_dataset;
@@ -51,7 +53,7 @@ belay_dataset *bl_data_dataset_fail(belay_dataset *dataset, const bl_error *erro
 
 void belay_dataset_close(belay_dataset *dataset)
 {
-    if (BL_ASK(bl_data_context(dataset)))
+    if (BL_ASK(BL_DATA_USE(dataset)))
         bl_data_object_close(dataset);
 }
 
@@ -59,30 +61,29 @@ void belay_dataset_close(belay_dataset *dataset)
 
 int64_t belay_dataset_n_samples(const belay_dataset *dataset)
 {
-    return BL_ASK(bl_data_context(dataset)) ? dataset->n_samples : 0;
+    return BL_ASK(BL_DATA_USE(dataset)) ? dataset->n_samples : 0;
 }
 
-int64_t belay_dataset_seq(const belay_dataset *dataset) { return BL_ASK(bl_data_context(dataset)) ? dataset->seq : 0; }
+int64_t belay_dataset_seq(const belay_dataset *dataset) { return BL_ASK(BL_DATA_USE(dataset)) ? dataset->seq : 0; }
 
 int64_t belay_dataset_n_tokens(const belay_dataset *dataset)
 {
-    return BL_ASK(bl_data_context(dataset)) ? dataset->n_tokens : 0;
+    return BL_ASK(BL_DATA_USE(dataset)) ? dataset->n_tokens : 0;
 }
 
 int64_t belay_dataset_n_classes(const belay_dataset *dataset)
 {
-    return BL_ASK(bl_data_context(dataset)) ? dataset->n_classes : 0;
+    return BL_ASK(BL_DATA_USE(dataset)) ? dataset->n_classes : 0;
 }
 
 belay_tokenizer *belay_dataset_tokenizer(const belay_dataset *dataset)
 {
-    return BL_ASK(bl_data_context(dataset)) && dataset->tokenizer != NULL ? dataset->tokenizer
-                                                                          : bl_data_tokenizer_nil();
+    return BL_ASK(BL_DATA_USE(dataset)) && dataset->tokenizer != NULL ? dataset->tokenizer : bl_data_tokenizer_nil();
 }
 
 belay_labels *belay_dataset_labels(const belay_dataset *dataset)
 {
-    return BL_ASK(bl_data_context(dataset)) && dataset->labels != NULL ? dataset->labels : bl_data_labels_nil();
+    return BL_ASK(BL_DATA_USE(dataset)) && dataset->labels != NULL ? dataset->labels : bl_data_labels_nil();
 }
 
 /* ---- ids from the caller ---------------------------------------------------------------------------------------- */

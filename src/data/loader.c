@@ -51,6 +51,8 @@ static void fini_loader(void *object)
     bl_data_object_drop(loader->dataset);
 }
 
+static const bl_data_class loader_class = {"a loader", "closed", sizeof(belay_loader), fini_loader};
+
 static belay_code check_range(const char *name, int64_t value, int64_t most, bl_error *error)
 {
     if (value >= 0 && value <= most)
@@ -95,13 +97,12 @@ belay_loader *belay_loader_new(belay_dataset *dataset, const belay_loader_option
     static const belay_loader_options defaults;
     const belay_loader_options *o = options != NULL ? options : &defaults;
     bl_error error;
-    belay_context *ctx = bl_data_context(dataset);
+    belay_context *ctx = BL_DATA_USE(dataset);
     BL_ENTER(ctx);
     if (ctx == NULL)
         return &nil_loader;
     belay_code code = check_options(o, &error);
-    belay_loader *loader =
-        code == BELAY_OK ? bl_data_object_new(ctx, sizeof *loader, fini_loader, &error) : &nil_loader;
+    belay_loader *loader = code == BELAY_OK ? bl_data_object_new(ctx, &loader_class, &error) : &nil_loader;
     if (loader != NULL && code == BELAY_OK) {
         loader->dataset = bl_data_object_hold(dataset);
         loader->next_epoch = o->start_epoch;
@@ -126,7 +127,7 @@ belay_loader *belay_loader_open(belay_context *ctx, const char *path, const bela
 
 void belay_loader_close(belay_loader *loader)
 {
-    if (BL_ASK(bl_data_context(loader)))
+    if (BL_ASK(BL_DATA_USE(loader)))
         bl_data_object_close(loader);
 }
 
@@ -232,8 +233,9 @@ static bool hand_over(belay_loader *loader, const bl_data_batch *host, belay_bat
 
 bool belay_loader_next(belay_loader *loader, belay_batch *batch)
 {
-    BL_ENTER(bl_data_context(loader));
-    if (belay_loader_is_nil(loader))
+    belay_context *ctx = BL_DATA_USE(loader);
+    BL_ENTER(ctx);
+    if (ctx == NULL || belay_loader_is_nil(loader))
         return end(batch);
     bl_data_object_hold(loader); /* what is called from here may close it */
     take_back(loader);
@@ -248,8 +250,9 @@ bool belay_loader_next(belay_loader *loader, belay_batch *batch)
 
 bool belay_loader_get(belay_loader *loader, int64_t position, belay_batch *batch)
 {
-    BL_ENTER(bl_data_context(loader));
-    if (belay_loader_is_nil(loader))
+    belay_context *ctx = BL_DATA_USE(loader);
+    BL_ENTER(ctx);
+    if (ctx == NULL || belay_loader_is_nil(loader))
         return end(batch);
     bl_data_object_hold(loader);
     take_back(loader);
@@ -265,40 +268,37 @@ bool belay_loader_get(belay_loader *loader, int64_t position, belay_batch *batch
 
 belay_dataset *belay_loader_dataset(const belay_loader *loader)
 {
-    return BL_ASK(bl_data_context(loader)) ? loader->dataset : bl_data_dataset_nil();
+    return BL_ASK(BL_DATA_USE(loader)) ? loader->dataset : bl_data_dataset_nil();
 }
 
 int64_t belay_loader_n_samples(const belay_loader *loader)
 {
-    BL_ENTER(bl_data_context(loader));
-    return belay_dataset_n_samples(belay_loader_dataset(loader));
+    return BL_ASK(BL_DATA_USE(loader)) ? loader->dataset->n_samples : 0;
 }
 
 int64_t belay_loader_n_tokens(const belay_loader *loader)
 {
-    BL_ENTER(bl_data_context(loader));
-    return belay_dataset_n_tokens(belay_loader_dataset(loader));
+    return BL_ASK(BL_DATA_USE(loader)) ? loader->dataset->n_tokens : 0;
 }
 
 int64_t belay_loader_n_classes(const belay_loader *loader)
 {
-    BL_ENTER(bl_data_context(loader));
-    return belay_dataset_n_classes(belay_loader_dataset(loader));
+    return BL_ASK(BL_DATA_USE(loader)) ? loader->dataset->n_classes : 0;
 }
 
 int64_t belay_loader_n_batches(const belay_loader *loader)
 {
-    return BL_ASK(bl_data_context(loader)) ? bl_data_feed_n_batches(loader->feed) : 0;
+    return BL_ASK(BL_DATA_USE(loader)) ? bl_data_feed_n_batches(loader->feed) : 0;
 }
 
 int64_t belay_loader_n_workers(const belay_loader *loader)
 {
-    return BL_ASK(bl_data_context(loader)) ? bl_data_feed_n_workers(loader->feed) : 0;
+    return BL_ASK(BL_DATA_USE(loader)) ? bl_data_feed_n_workers(loader->feed) : 0;
 }
 
 int64_t belay_loader_origin(const belay_loader *loader, int64_t row, const char **file, int64_t *line)
 {
-    const bl_data_batch *host = BL_ASK(bl_data_context(loader)) ? loader->given : NULL;
+    const bl_data_batch *host = BL_ASK(BL_DATA_USE(loader)) ? loader->given : NULL;
     bool is_there = host != NULL && row >= 0 && row < host->n_samples;
     if (file != NULL)
         *file = is_there && host->files[row] >= 0 ? bl_text_get(&host->names) + host->files[row] : NULL;

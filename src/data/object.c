@@ -7,13 +7,15 @@
 
 static bool is_nil(const bl_data_object *object) { return object == NULL || object->ctx == NULL; }
 
+static void shell_free(void *object) { bl_free(object); }
+
 void bl_data_object_drop(void *pointer)
 {
     bl_data_object *object = pointer;
     if (is_nil(object) || --object->n_holds > 0)
         return;
-    object->fini(object);
-    bl_free(object);
+    object->class->fini(object);
+    bl_context_bury(object->ctx, &object->grave, shell_free);
 }
 
 void *bl_data_object_hold(void *pointer)
@@ -24,11 +26,11 @@ void *bl_data_object_hold(void *pointer)
     return object;
 }
 
-void *bl_data_object_new(belay_context *ctx, int64_t size, void (*fini)(void *object), bl_error *error)
+void *bl_data_object_new(belay_context *ctx, const bl_data_class *class, bl_error *error)
 {
-    bl_data_object *object = bl_alloc(1, size);
+    bl_data_object *object = bl_alloc(1, class->n_bytes);
     if (object != NULL && bl_context_adopt(ctx, object, bl_data_object_drop)) {
-        *object = (bl_data_object){.ctx = ctx, .n_holds = 1, .is_listed = true, .fini = fini};
+        *object = (bl_data_object){.ctx = ctx, .n_holds = 1, .is_listed = true, .class = class};
         return object;
     }
     bl_free(object);
@@ -44,6 +46,20 @@ void bl_data_object_close(void *pointer)
     object->is_listed = false;
     bl_context_forget(object->ctx, object);
     bl_data_object_drop(object);
+}
+
+void bl_data_tell_stale(const bl_data_object *object, uintptr_t site)
+{
+    belay_context *ctx = bl_context_here(object->ctx);
+    if (ctx == NULL || ctx->is_closing)
+        return;
+    __attribute__((cleanup(bl_enter_end), unused)) bl_enter call = bl_enter_call(ctx, site);
+    bl_error error;
+    bl_error_set(&error, BELAY_LIFE_STALE, "%s was used after it had been %s", object->class->what,
+                 object->class->ended);
+    bl_error_advise(&error, "%s when nothing uses it any more.",
+                    object->class->ended[0] == 'c' ? "Close it" : "Free it");
+    bl_context_raise_error(ctx, &error);
 }
 
 uint64_t bl_data_seed(const belay_context *ctx) { return ctx->seed; }

@@ -104,16 +104,17 @@ static belay_code hold_labels(belay_dataset *dataset, const belay_text_options *
     return BELAY_OK;
 }
 
-/* A nil object given as an option absorbs: its fault has been told. */
-static bool is_absorbed(const belay_text_options *o)
+/* A nil object given as an option absorbs: its fault has been told.  That of one that has ended is told here. */
+static bool is_absorbed(const belay_text_options *o, uintptr_t site)
 {
-    return (o->tokenizer != NULL && o->tokenizer->object.ctx == NULL) ||
-           (o->labels != NULL && o->labels->object.ctx == NULL);
+    return (o->tokenizer != NULL && bl_data_use(o->tokenizer, site) == NULL) ||
+           (o->labels != NULL && bl_data_use(o->labels, site) == NULL);
 }
 
 static belay_dataset *new_dataset(belay_context *ctx, const belay_text_options *o)
 {
-    return is_absorbed(o) ? bl_data_dataset_nil() : bl_data_dataset_new(ctx, &bl_data_kind_texts);
+    return is_absorbed(o, ctx != NULL ? ctx->site : 0) ? bl_data_dataset_nil()
+                                                       : bl_data_dataset_new(ctx, &bl_data_kind_texts);
 }
 
 static belay_code fill(belay_dataset *dataset, bl_data_rows *rows, const belay_text_options *o, bl_error *error)
@@ -186,8 +187,9 @@ belay_dataset *belay_dataset_texts(belay_context *ctx, const char *const *texts,
 belay_dataset *belay_dataset_validation(belay_dataset *dataset)
 {
     bl_error error;
-    BL_ENTER(bl_data_context(dataset));
-    if (belay_dataset_is_nil(dataset))
+    belay_context *ctx = BL_DATA_USE(dataset);
+    BL_ENTER(ctx);
+    if (ctx == NULL)
         return bl_data_dataset_nil();
     belay_dataset *part = bl_data_dataset_new(dataset->object.ctx, &bl_data_kind_texts);
     if (belay_dataset_is_nil(part))

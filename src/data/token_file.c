@@ -18,6 +18,8 @@ static belay_token_file nil_file; /* never written */
 
 static void fini_file(void *object) { bl_tokens_close(((belay_token_file *)object)->tokens); }
 
+static const bl_data_class file_class = {"a token file", "closed", sizeof(belay_token_file), fini_file};
+
 belay_token_file *belay_token_file_open(belay_context *ctx, const char *path)
 {
     bl_error error = {0};
@@ -31,7 +33,7 @@ belay_token_file *belay_token_file_open(belay_context *ctx, const char *path)
     }
     belay_token_file *file = NULL;
     if (bl_tokens_open(path, &tokens, &error) == BELAY_OK)
-        file = bl_data_object_new(ctx, sizeof *file, fini_file, &error);
+        file = bl_data_object_new(ctx, &file_class, &error);
     if (file != NULL) {
         file->tokens = tokens;
         return file;
@@ -45,7 +47,7 @@ bool belay_token_file_is_nil(const belay_token_file *file) { return !BL_ASK(bl_d
 
 int64_t belay_token_file_n_tokens(const belay_token_file *file)
 {
-    return BL_ASK(bl_data_context(file)) ? bl_tokens_count(file->tokens) : 0;
+    return BL_ASK(BL_DATA_USE(file)) ? bl_tokens_count(file->tokens) : 0;
 }
 
 /* All rows lie in the file; conf.value names the first that does not. */
@@ -79,7 +81,7 @@ static belay_code read_rows(const belay_token_file *file, const int64_t *starts,
 
 belay_tensor belay_token_file_rows(belay_token_file *file, const int64_t *starts, int64_t n, int64_t length)
 {
-    belay_context *ctx = bl_data_context(file);
+    belay_context *ctx = BL_DATA_USE(file);
     belay_tensor rows = {0};
     int64_t n_elements;
     bl_error error = {0};
@@ -101,6 +103,6 @@ belay_tensor belay_token_file_rows(belay_token_file *file, const int64_t *starts
 
 void belay_token_file_close(belay_token_file *file)
 {
-    if (BL_ASK(bl_data_context(file)))
+    if (BL_ASK(BL_DATA_USE(file)))
         bl_data_object_close(file);
 }

@@ -14,9 +14,6 @@ static belay_labels nil_labels;
 belay_tokenizer *bl_data_tokenizer_nil(void) { return &nil_tokenizer; }
 belay_labels *bl_data_labels_nil(void) { return &nil_labels; }
 
-static bool has_tokenizer(const belay_tokenizer *tokenizer) { return bl_data_context(tokenizer) != NULL; }
-static bool has_labels(const belay_labels *labels) { return bl_data_context(labels) != NULL; }
-
 /* ---- tokenizers ------------------------------------------------------------------------------------------------- */
 
 static void fini_tokenizer(void *object)
@@ -27,9 +24,11 @@ static void fini_tokenizer(void *object)
     bl_free(tokenizer->json);
 }
 
+static const bl_data_class tokenizer_class = {"a tokenizer", "freed", sizeof(belay_tokenizer), fini_tokenizer};
+
 belay_tokenizer *bl_data_tokenizer_new(belay_context *ctx, belay_tokens kind, bool keep_case, bl_error *error)
 {
-    belay_tokenizer *tokenizer = bl_data_object_new(ctx, sizeof *tokenizer, fini_tokenizer, error);
+    belay_tokenizer *tokenizer = bl_data_object_new(ctx, &tokenizer_class, error);
     if (tokenizer == NULL)
         return NULL;
     tokenizer->vocabulary.kind = kind;
@@ -56,8 +55,9 @@ belay_tokenizer *belay_tokenizer_from_json(belay_context *ctx, const char *json)
 const char *belay_tokenizer_to_json(belay_tokenizer *tokenizer)
 {
     bl_error error;
-    BL_ENTER(bl_data_context(tokenizer));
-    if (!has_tokenizer(tokenizer))
+    belay_context *ctx = BL_DATA_USE(tokenizer);
+    BL_ENTER(ctx);
+    if (ctx == NULL)
         return NULL;
     if (tokenizer->json == NULL &&
         bl_data_vocabulary_to_json(&tokenizer->vocabulary, &tokenizer->json, &error) != BELAY_OK)
@@ -67,13 +67,14 @@ const char *belay_tokenizer_to_json(belay_tokenizer *tokenizer)
 
 int64_t belay_tokenizer_n_tokens(const belay_tokenizer *tokenizer)
 {
-    return BL_ASK(bl_data_context(tokenizer)) ? tokenizer->vocabulary.tokens.n + BL_DATA_FIRST_TOKEN : 0;
+    return BL_ASK(BL_DATA_USE(tokenizer)) ? tokenizer->vocabulary.tokens.n + BL_DATA_FIRST_TOKEN : 0;
 }
 
 const char *belay_tokenizer_token(const belay_tokenizer *tokenizer, int64_t id)
 {
-    BL_ENTER(bl_data_context(tokenizer));
-    if (id < BL_DATA_FIRST_TOKEN || id >= belay_tokenizer_n_tokens(tokenizer))
+    belay_context *ctx = BL_DATA_USE(tokenizer);
+    BL_ENTER(ctx);
+    if (ctx == NULL || id < BL_DATA_FIRST_TOKEN || id >= belay_tokenizer_n_tokens(tokenizer))
         return NULL;
     return bl_data_strings_get(&tokenizer->vocabulary.tokens, id - BL_DATA_FIRST_TOKEN, NULL);
 }
@@ -92,13 +93,16 @@ static belay_code encode(belay_tokenizer *tokenizer, const char *text, int64_t n
     return BELAY_OK;
 }
 
+static bool is_stale(const belay_tokenizer *t) { return t != NULL && t->object.ctx != NULL && t->object.n_holds == 0; }
+
 belay_code belay_tokenizer_encode(belay_tokenizer *tokenizer, const char *text, int64_t n_bytes, int64_t *ids,
                                   int64_t seq)
 {
     bl_error error;
-    BL_ENTER(bl_data_context(tokenizer));
-    if (!has_tokenizer(tokenizer))
-        return bl_caller_code(BELAY_CONF_ORDER);
+    belay_context *ctx = BL_DATA_USE(tokenizer);
+    BL_ENTER(ctx);
+    if (ctx == NULL)
+        return bl_caller_code(is_stale(tokenizer) ? BELAY_LIFE_STALE : BELAY_CONF_ORDER);
     if (encode(tokenizer, text, n_bytes, ids, seq, &error) == BELAY_OK)
         return BELAY_OK;
     return bl_data_raise(tokenizer->object.ctx, &error);
@@ -106,7 +110,7 @@ belay_code belay_tokenizer_encode(belay_tokenizer *tokenizer, const char *text, 
 
 void belay_tokenizer_free(belay_tokenizer *tokenizer)
 {
-    if (BL_ASK(bl_data_context(tokenizer)))
+    if (BL_ASK(BL_DATA_USE(tokenizer)))
         bl_data_object_close(tokenizer);
 }
 
@@ -119,9 +123,11 @@ static void fini_labels(void *object)
     bl_free(labels->json);
 }
 
+static const bl_data_class labels_class = {"a list of labels", "freed", sizeof(belay_labels), fini_labels};
+
 belay_labels *bl_data_labels_new(belay_context *ctx, bl_error *error)
 {
-    return bl_data_object_new(ctx, sizeof(belay_labels), fini_labels, error);
+    return bl_data_object_new(ctx, &labels_class, error);
 }
 
 belay_labels *belay_labels_from_json(belay_context *ctx, const char *json)
@@ -142,36 +148,35 @@ belay_labels *belay_labels_from_json(belay_context *ctx, const char *json)
 const char *belay_labels_to_json(belay_labels *labels)
 {
     bl_error error;
-    BL_ENTER(bl_data_context(labels));
-    if (!has_labels(labels))
+    belay_context *ctx = BL_DATA_USE(labels);
+    BL_ENTER(ctx);
+    if (ctx == NULL)
         return NULL;
     if (labels->json == NULL && bl_data_labels_to_json(&labels->set, &labels->json, &error) != BELAY_OK)
         bl_data_raise(labels->object.ctx, &error);
     return labels->json;
 }
 
-int64_t belay_labels_n_classes(const belay_labels *labels)
-{
-    return BL_ASK(bl_data_context(labels)) ? labels->set.n : 0;
-}
+int64_t belay_labels_n_classes(const belay_labels *labels) { return BL_ASK(BL_DATA_USE(labels)) ? labels->set.n : 0; }
 
 const char *belay_labels_name(const belay_labels *labels, int64_t class_id)
 {
-    BL_ENTER(bl_data_context(labels));
-    if (class_id < 0 || class_id >= belay_labels_n_classes(labels))
+    belay_context *ctx = BL_DATA_USE(labels);
+    BL_ENTER(ctx);
+    if (ctx == NULL || class_id < 0 || class_id >= labels->set.n)
         return NULL;
     return bl_data_strings_get(&labels->set, class_id, NULL);
 }
 
 int64_t belay_labels_class(const belay_labels *labels, const char *label)
 {
-    if (!BL_ASK(bl_data_context(labels)) || label == NULL)
+    if (!BL_ASK(BL_DATA_USE(labels)) || label == NULL)
         return -1;
     return bl_data_strings_find(&labels->set, label, (int64_t)strlen(label));
 }
 
 void belay_labels_free(belay_labels *labels)
 {
-    if (BL_ASK(bl_data_context(labels)))
+    if (BL_ASK(BL_DATA_USE(labels)))
         bl_data_object_close(labels);
 }

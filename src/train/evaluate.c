@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "data/object.h"
 #include "nn/module.h"
 #include "tensor/place.h"
 #include "train/measure.h"
@@ -16,7 +17,7 @@ belay_code belay_evaluate(belay_module *model, belay_dataset *data, int64_t batc
     belay_context *context = bl_module_use(model);
     if (out != NULL)
         *out = (belay_evaluation){.loss = (double)NAN, .accuracy = (double)NAN};
-    if (context == NULL || belay_dataset_is_nil(data))
+    if (context == NULL || bl_data_use(data, context->site) == NULL)
         return bl_caller_code(BELAY_CONF_ORDER);
     if (out == NULL)
         return bl_context_raise(context, BELAY_CONF_MISSING, "an evaluation needs room for its figures");

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "data/object.h"
 #include "nn/module.h"
 #include "optim/optim.h"
 #include "train/trainer.h"
@@ -381,8 +382,8 @@ belay_code belay_train(belay_module *model, belay_optimizer *optimizer, belay_da
     belay_code refused = bl_caller_code(BELAY_CONF_ORDER);
     *result = (belay_train_result){.code = refused, .status = belay_code_status(refused)};
     bool is_whole = t.context != NULL && optimizer != NULL && optimizer->context == t.context &&
-                    !belay_dataset_is_nil(data) &&
-                    (options == NULL || options->valid == NULL || !belay_dataset_is_nil(options->valid));
+                    bl_data_use(data, t.context->site) != NULL &&
+                    (options == NULL || options->valid == NULL || bl_data_use(options->valid, t.context->site) != NULL);
     if (!is_whole) /* what is nil was told when it was made */
         return result->code;
     t.began = bl_clock_now();

@@ -277,8 +277,7 @@ static void a_window_with_a_fault_drops_those_of_every_optimizer(void **state)
     belay_embedding(belay_module_find(m.root, "table.weight"), ids_of(&m, ROWS), NULL); /* the fault */
     backward_of(&m, &o, 1);
     belay_optimizer_step(o.sgd);
-    belay_optimizer_step(m.sgd); /* applied: nothing is left for it */
-    assert_true(belay_optimizer_is_applied(m.sgd));
+    belay_optimizer_step(m.sgd);
     buffers now = buffers_of(&m);
     assert_memory_equal(&now, &before, sizeof before);
     belay_close(m.context);
