@@ -467,7 +467,7 @@ bool bl_prove_matmul(bl_call *call, bl_proof *p)
     bl_launch *l = &p->launch;
     l->dtype = a->dtype;
     l->n_operands = 3;
-    l->n_items = batch * m * n;
+    l->n_items = bl_slot_elements(bl_slot_get(call->context, call->out[0]));
     l->rank = 4;
     const int64_t sizes[4] = {batch, m, n, k};
     memcpy(l->size, sizes, sizeof sizes);
@@ -590,8 +590,22 @@ static int64_t item_product(const bl_signature *s, const bl_launch *l, int part)
 {
     int64_t n = 1;
     for (int i = 0; i < s->item_length[part]; i++)
-        n *= bl_max_i64(l->dim[s->item[part][i]], 0); /* products of sizes of a tensor that exists */
+        if (!bl_checked_mul(n, bl_max_i64(l->dim[s->item[part][i]], 0), &n))
+            return INT64_MAX; /* of a tensor whose other sizes have a zero among them: it has no elements */
     return n;
+}
+
+/* Nothing is written, and no index is there that would have to be tested: however many items there are, none has to be
+ * visited. */
+static bool is_idle(const bl_signature *s, const bl_proof *p, const belay_context *context)
+{
+    for (int k = 0; k < s->n_in + s->n_out; k++) {
+        bool matters = (p->written >> k & 1) != 0 || s->operand[k].dtype == BL_SIGNATURE_INDEX;
+        const bl_slot *slot = matters && !belay_tensor_is_nil(p->tensor[k]) ? bl_slot_get(context, p->tensor[k]) : NULL;
+        if (slot != NULL && bl_slot_elements(slot) > 0)
+            return false;
+    }
+    return true;
 }
 
 static bool has_axis(const bl_signature_operand *o, int symbol)
@@ -625,14 +639,17 @@ static void set_items(const bl_signature *s, bl_skeleton skeleton, bl_proof *p)
     for (int part = 0; part < s->n_items; part++)
         l->size[part] = item_product(s, l, part);
     l->rank = s->n_items;
+    bool fits = true;
     if (skeleton == BL_SKELETON_REDUCE)
-        l->n_items = l->size[0] * l->size[2];
+        fits = bl_checked_mul(l->size[0], l->size[2], &l->n_items);
     else if (skeleton == BL_SKELETON_TAKE)
-        l->n_items = l->size[0] * l->size[1] * l->size[2];
+        fits = bl_checked_product(l->size, 3, &l->n_items);
     else if (skeleton == BL_SKELETON_SORTED)
-        l->n_items = l->size[0] + l->size[1]; /* targets without sources are zeros */
+        fits = bl_checked_add(l->size[0], l->size[1], &l->n_items); /* targets without sources are zeros */
     else
-        l->n_items = s->chunk > 0 ? (l->size[0] + s->chunk - 1) / s->chunk : l->size[0];
+        l->n_items = s->chunk > 0 ? l->size[0] / s->chunk + (l->size[0] % s->chunk != 0) : l->size[0];
+    if (!fits)
+        l->n_items = INT64_MAX;
 }
 
 bool bl_prove_signature(bl_call *call, bl_proof *p)
@@ -659,6 +676,8 @@ bool bl_prove_signature(bl_call *call, bl_proof *p)
         l->size[2] = l->size[1] > 0 ? out_elements / l->size[1] : 0;
     else if (skeleton == BL_SKELETON_TAKE)
         l->size[3] = l->n_items > 0 ? out_elements / l->n_items : 0;
+    if (BL_UNLIKELY(out_elements == 0) && l->n_items > 0 && is_idle(s, p, call->context))
+        l->n_items = 0;
     l->work = skeleton == BL_SKELETON_TAKE ? bl_max_i64(l->n_items, out_elements) : work_of(call, s, p);
     return true;
 }

@@ -39,12 +39,14 @@ static bool is_legal(belay_context *context, const bl_given given[3], const bela
            bl_op_has_dtype(context, "attention", given, 3, 2, dtype);
 }
 
-/* [..., time, width] as [heads, time, width]. */
-static belay_tensor fold(belay_context *context, belay_tensor x, const belay_shape *shape)
+/* [..., time, width] as [heads, time, width]; without heads where all is empty anyway. */
+static belay_tensor fold(belay_context *context, belay_tensor x, const belay_shape *shape, bool is_empty)
 {
     belay_shape folded;
     if (!bl_op_fold(context, shape, shape->rank - 2, shape->rank - 1, &folded))
         return (belay_tensor){0};
+    if (is_empty)
+        folded.size[0] = 0;
     return bl_op_reshape(context, x, &folded);
 }
 
@@ -63,8 +65,11 @@ belay_tensor belay_attention(belay_tensor q, belay_tensor k, belay_tensor v, con
         return (belay_tensor){0};
     int rank = shape[0].rank;
     bl_call call = {.context = context, .op = BL_OP_attention, .n_in = 3, .shown = {q, k, v}};
+    bool is_empty = shape[0].size[rank - 2] == 0 || shape[2].size[rank - 1] == 0; /* the result is */
     for (int i = 0; i < 3; i++)
-        call.in[i] = fold(context, in[i], &shape[i]);
+        is_empty = is_empty && belay_tensor_n_elements(in[i]) == 0;
+    for (int i = 0; i < 3; i++)
+        call.in[i] = fold(context, in[i], &shape[i], is_empty);
     call.params.f[0] = scale != 0 ? scale : 1 / sqrt((double)bl_max_i64(shape[0].size[rank - 1], 1));
     call.params.i[0] = options != NULL && options->causal;
     belay_shape result = shape[0];

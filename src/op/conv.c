@@ -122,6 +122,8 @@ static bool each_panel(const pass *p, bool (*run)(const pass *p, const panel *at
 {
     const conv *c = p->conv;
     panel at = {0};
+    if (c->out == 0)
+        return true; /* however many positions there are */
     for (; at.first_image < c->batch; at.first_image += c->n_images) {
         at.n_images = bl_min_i64(c->n_images, c->batch - at.first_image);
         for (at.first = 0; at.first < c->image; at.first += c->n_positions) {
@@ -261,7 +263,8 @@ static void conv_backward(belay_function_call *call, void *state, const belay_te
     if (at == NULL || belay_tensor_is_nil(p.weight) || belay_tensor_is_nil(p.y))
         return;
     if (belay_function_wants(call, 0))
-        p.g_x = bl_tensor_new_on(p.context, at->storage->place, c->dtype, &x, NULL);
+        p.g_x = c->out > 0 ? bl_tensor_new_on(p.context, at->storage->place, c->dtype, &x, NULL)
+                           : bl_launch_fill_like(p.context, p.x, c->dtype, &x, 0);
     if (belay_function_wants(call, 1))
         p.g_w = bl_launch_fill_like(p.context, p.x, c->dtype, &matrix, 0);
     if ((!belay_tensor_is_nil(p.g_x) || !belay_tensor_is_nil(p.g_w)) && !each_panel(&p, backward_panel))

@@ -60,6 +60,16 @@ belay_tensor belay_embedding(belay_tensor weight, belay_tensor ids, const belay_
     return bl_op_reshape(context, rows, &shape);
 }
 
+/* [outer, selected, inner]; of entries without elements one outer one is enough for the ids to be tested. */
+static bool fold_around(belay_context *context, const belay_shape *shape, int axis, belay_shape *folded)
+{
+    if (!bl_op_fold(context, shape, axis, axis + 1, folded))
+        return false;
+    if (folded->size[2] == 0 && folded->size[0] > 1)
+        folded->size[0] = 1;
+    return true;
+}
+
 /* ---- selecting ------------------------------------------------------------------------------------------------------- */
 
 belay_tensor belay_index_select(belay_tensor x, int axis, belay_tensor ids, const belay_index_options *options)
@@ -71,7 +81,7 @@ belay_tensor belay_index_select(belay_tensor x, int axis, belay_tensor ids, cons
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(x), folded;
     axis = bl_view_axis(context, "index_select", x, axis);
-    if (axis < 0 || !bl_op_fold(context, &shape, axis, axis + 1, &folded))
+    if (axis < 0 || !fold_around(context, &shape, axis, &folded))
         return (belay_tensor){0};
     bl_call call = {.context = context,
                     .op = BL_OP_index_select,
@@ -219,7 +229,7 @@ static belay_tensor add_by_index(belay_context *context, int op, belay_tensor x,
 {
     belay_shape shape = belay_tensor_shape(x), wide, given = belay_tensor_shape(src), narrow;
     belay_shape flat = belay_shape1(belay_tensor_n_elements(index));
-    if (!bl_op_fold(context, &shape, axis, axis + 1, &wide) || !bl_op_fold(context, &given, axis, axis + 1, &narrow))
+    if (!fold_around(context, &shape, axis, &wide) || !fold_around(context, &given, axis, &narrow))
         return (belay_tensor){0};
     if (op == BL_OP_scatter_add)
         flat = narrow;

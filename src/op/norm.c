@@ -58,6 +58,8 @@ static belay_tensor normalised(belay_context *context, norm *a, const belay_tens
     if (!bl_op_fold(context, &a->shape, first, a->shape.rank, &rows))
         return (belay_tensor){0};
     rows.rank = 2;
+    if (rows.size[1] == 0)
+        rows.size[0] = 0; /* rows of nothing: none has statistics to keep */
     belay_shape flat = belay_shape1(rows.size[1]);
     bl_call call = {.context = context, .op = a->op, .n_in = a->n_given};
     for (int k = 0; k < a->n_given; k++) {

@@ -32,6 +32,17 @@ static belay_tensor product(bl_call *call, const belay_tensor of[2], const belay
     return y;
 }
 
+/* The product of the first n sizes of a tensor, which has perhaps no elements for another of them; false after
+ * size.overflow. */
+static bool count_of(belay_context *context, const belay_shape *shape, int n, int64_t *count)
+{
+    belay_shape folded;
+    if (!bl_op_fold(context, shape, n, n, &folded))
+        return false;
+    *count = folded.size[0];
+    return true;
+}
+
 /* What linear is given fits together; `given` is x, weight, bias. */
 static bool linear_is_legal(belay_context *context, const belay_shape *x, const belay_shape *table,
                             const bl_given given[3])
@@ -68,9 +79,9 @@ belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_tensor bias
         !linear_is_legal(context, &shape, &table, (bl_given[]){{"x", at[0]}, {"weight", at[1]}, {"bias", at[2]}}) ||
         !bl_op_meet(context, "linear", role, at, 3))
         return (belay_tensor){0};
-    int64_t width = shape.size[shape.rank - 1], n = 1;
-    for (int i = 0; i < shape.rank - 1; i++)
-        n *= shape.size[i];
+    int64_t width = shape.size[shape.rank - 1], n;
+    if (!count_of(context, &shape, shape.rank - 1, &n))
+        return (belay_tensor){0};
     belay_shape rows = belay_shape3(1, n, width), matrix = belay_shape3(1, table.size[0], table.size[1]);
     bl_call call = {.context = context, .shown = {x, weight}};
     call.in[0] = bl_launch_reshape(context, at[0], &rows);
@@ -86,8 +97,8 @@ static belay_tensor as_batch(belay_context *context, belay_tensor x, bool *trans
 {
     const bl_slot *slot = bl_slot_get(context, x);
     belay_shape shape = bl_slot_shape(slot), folded = {3, {1, shape.size[shape.rank - 2], shape.size[shape.rank - 1]}};
-    for (int i = 0; i < shape.rank - 2; i++)
-        folded.size[0] *= shape.size[i];
+    if (!count_of(context, &shape, shape.rank - 2, &folded.size[0]))
+        return (belay_tensor){0};
     *transposed = !bl_slot_is_contiguous(slot) && slot->stride[shape.rank - 2] == 1;
     if (!*transposed)
         return bl_op_reshape(context, x, &folded);
@@ -124,9 +135,9 @@ static bool leading_shape(belay_context *context, belay_tensor a, belay_tensor b
 static belay_tensor spread(belay_context *context, belay_tensor x, const belay_shape *leading)
 {
     belay_shape shape = belay_tensor_shape(x), wide = *leading;
-    int64_t own = 1, all = -1; /* too many to count: expanding is refused */
-    for (int i = 0; i < shape.rank - 2; i++)
-        own *= shape.size[i];
+    int64_t own, all = -1; /* too many to count: expanding is refused */
+    if (!count_of(context, &shape, shape.rank - 2, &own))
+        return (belay_tensor){0};
     bool fits = bl_checked_product(leading->size, leading->rank, &all);
     if ((fits && own == all) || own == 1)
         return x;

@@ -90,6 +90,126 @@ static void empty_gradients_are_zeros(void **state)
     close_clean(context);
 }
 
+enum { MANY = 42 }; /* a power of two: rows that nobody can go through */
+
+typedef belay_tensor (*of_nothing)(belay_tensor x, belay_tensor three);
+static belay_tensor many_softmax(belay_tensor x, belay_tensor i) { return (void)i, belay_softmax(x, 1); }
+static belay_tensor many_log_softmax(belay_tensor x, belay_tensor i) { return (void)i, belay_log_softmax(x, -1); }
+static belay_tensor many_cumsum(belay_tensor x, belay_tensor i) { return (void)i, belay_cumsum(x, 1); }
+static belay_tensor many_sort(belay_tensor x, belay_tensor i) { return (void)i, belay_sort(x, 1, false, NULL); }
+static belay_tensor many_topk(belay_tensor x, belay_tensor i) { return (void)i, belay_topk(x, 0, 1, false, NULL); }
+static belay_tensor many_norm(belay_tensor x, belay_tensor i)
+{
+    return (void)i, belay_layer_norm(x, 1, (belay_tensor){0}, (belay_tensor){0}, 0);
+}
+static belay_tensor many_rms(belay_tensor x, belay_tensor i)
+{
+    return (void)i, belay_rms_norm(x, 1, (belay_tensor){0}, 0);
+}
+static belay_tensor many_rows(belay_tensor x, belay_tensor i)
+{
+    (void)i;
+    belay_tensor one = belay_view(x, belay_shape3(1, (int64_t)1 << MANY, 0));
+    return belay_attention(one, one, one, NULL);
+}
+static belay_tensor many_heads(belay_tensor x, belay_tensor i)
+{
+    (void)i;
+    belay_tensor heads = belay_view(x, belay_shape3((int64_t)1 << MANY, 0, 4));
+    return belay_attention(heads, heads, heads, &(belay_attention_options){.causal = true});
+}
+static belay_tensor many_selected(belay_tensor x, belay_tensor i)
+{
+    return belay_index_select(belay_view(x, belay_shape3((int64_t)1 << MANY, 4, 0)), 1, i, NULL);
+}
+static belay_tensor many_added(belay_tensor x, belay_tensor i)
+{
+    belay_tensor to = belay_view(x, belay_shape3((int64_t)1 << MANY, 3, 0));
+    return belay_index_add(to, 1, i, to, 1, NULL);
+}
+static belay_tensor many_gathered(belay_tensor x, belay_tensor i)
+{
+    (void)i;
+    belay_tensor at = zeros_of(belay_tensor_context(x), BELAY_I64, belay_shape2((int64_t)1 << MANY, 0));
+    return belay_gather(x, 1, at, NULL);
+}
+static belay_tensor many_pooled(belay_tensor x, belay_tensor i)
+{
+    (void)i;
+    return belay_max_pool1d(belay_view(x, belay_shape3((int64_t)1 << MANY, 0, 2)), &(belay_pool_options){.kernel = {2}},
+                            NULL);
+}
+static belay_tensor many_multiplied(belay_tensor x, belay_tensor i)
+{
+    (void)i;
+    belay_tensor a = belay_view(x, belay_shape3((int64_t)1 << MANY, 3, 0));
+    return belay_matmul(belay_transpose(a, 1, 2), a);
+}
+static belay_tensor many_positions(belay_tensor x, belay_tensor i)
+{
+    (void)x, (void)i;
+    belay_context *context = belay_tensor_context(x);
+    belay_tensor image = zeros_of(context, BELAY_F32, belay_shape4(1, 1, 2, 2));
+    belay_tensor w = zeros_of(context, BELAY_F32, belay_shape4(0, 1, 1, 1));
+    belay_tensor_requires_grad_set(image, true);
+    int64_t far = (int64_t)1 << 30;
+    return belay_conv2d(image, w, (belay_tensor){0}, &(belay_conv_options){.padding = {far, far}});
+}
+static belay_tensor many_lines(belay_tensor x, belay_tensor i)
+{
+    (void)i;
+    belay_tensor w = zeros_of(belay_tensor_context(x), BELAY_F32, belay_shape4(2, 1, 1, 1));
+    return belay_conv2d(belay_view(x, belay_shape4(1, 1, (int64_t)1 << MANY, 0)), w, (belay_tensor){0},
+                        &(belay_conv_options){.stride = {(int64_t)1 << MANY, 1}, .padding = {0, 1}});
+}
+
+/* A launch that has nothing to write ends at once, forward and back. */
+static void rows_without_elements_are_not_gone_through(void **state)
+{
+    (void)state;
+    static const of_nothing all[] = {many_softmax, many_log_softmax, many_cumsum,    many_sort,
+                                     many_topk,    many_norm,        many_rms,       many_rows,
+                                     many_heads,   many_selected,    many_added,     many_gathered,
+                                     many_pooled,  many_multiplied,  many_positions, many_lines};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        belay_context *context = open_with(2);
+        const int64_t three[] = {2, 0, 1};
+        belay_tensor x = zeros_of(context, BELAY_F32, belay_shape2((int64_t)1 << MANY, 0));
+        belay_tensor_requires_grad_set(x, true);
+        belay_tensor y = all[i](x, from_bytes(context, BELAY_I64, belay_shape1(3), three, sizeof three));
+        if (belay_tensor_is_nil(y))
+            fail_msg("%zu: %s", i, told);
+        belay_backward(belay_sum(y, NULL));
+        close_clean(context);
+    }
+}
+
+/* Rows of nothing that make a number each are refused for want of memory. */
+static void results_of_more_rows_than_memory_holds_are_refused(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    belay_tensor x = belay_zeros(context, BELAY_F32, belay_shape2((int64_t)1 << MANY, 0));
+    const belay_axes last = {.n = 1, .axis = {1}};
+    for (int op = 0; op < 3; op++) {
+        told[0] = '\0';
+        belay_tensor y = op == 0 ? belay_sum(x, &last) : op == 1 ? belay_mean(x, &last) : belay_var(x, &last, 0);
+        char text[1024];
+        int line = __LINE__ - 2;
+        assert_true(belay_tensor_is_nil(y));
+        snprintf(text, sizeof text,
+                 "belay: no memory for a tensor of 17592186044416 bytes (mem.exhausted)\n"
+                 "    called at: test_edges.c:%d\n"
+                 "    in use: 64 bytes, held: 0 bytes\n"
+                 "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n"
+                 "    try: Use a smaller batch, sequence or model, or a machine with more memory.\n",
+                 line);
+        if (made_at == NULL)
+            assert_words_equal(told, text);
+    }
+    belay_close(context);
+}
+
 /* ---- layouts --------------------------------------------------------------------------------------------------------- */
 
 enum { N_LAYOUTS = 5 };
@@ -402,6 +522,8 @@ int main(void)
         cmocka_unit_test(rows_take_sizes_of_zero),
         cmocka_unit_test(sums_over_nothing_are_zero_and_means_nan),
         cmocka_unit_test(empty_gradients_are_zeros),
+        cmocka_unit_test(rows_without_elements_are_not_gone_through),
+        cmocka_unit_test(results_of_more_rows_than_memory_holds_are_refused),
         cmocka_unit_test(layouts_change_no_value_and_no_gradient),
         cmocka_unit_test(expanded_operands_act_as_if_repeated),
         cmocka_unit_test(scalars_go_through_every_kind_of_op),
