@@ -41,6 +41,7 @@ touch words.tsv 'two words.tsv'
 mapfile -t commands < <("$belay" --help | sed -n 's/^  belay \([a-z]*\).*/\1/p')
 expect "$(printf '%s\n' help --help --version "${commands[@]}" | sorted)" belay ''
 expect 'train' belay t
+expect 'train' belay tr
 expect '' belay nothing
 expect "$(printf '%s\n' "${commands[@]}" | sorted)" belay help ''
 expect '' belay help train ''
@@ -58,6 +59,8 @@ expect 'lstm' belay train words.tsv --model ls
 expect 'lstm mean' belay train words.tsv --model =
 expect 'mean' belay train words.tsv --model = me
 expect '--schedule --seed --seq --skip-batch --sync-debug' belay train --s
+expect '--amp' belay train --am
+expect 'bf16 f16 off' belay train --amp ''
 expect '' belay train --lr ''
 expect '' belay train --lr = ''
 expect "$files" belay train ''
