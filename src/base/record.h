@@ -74,7 +74,7 @@ typedef struct bl_window_words {
 
 /* A step was applied under the loss scale before; the scale does not move. */
 #define BL_WINDOW_SETTLED 0x80000000u
-#define BL_WINDOW_FIXED 0x40000000u
+#define BL_WINDOW_FIXED   0x40000000u
 
 /* Written by kernels, read by the host at a fence; on CUDA it lies in mapped host memory. */
 typedef struct bl_fault_ring {
