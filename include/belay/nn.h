@@ -324,7 +324,7 @@ BELAY_API belay_module *belay_transformer_block_module(belay_context *context,
 typedef struct belay_gpt2_options {
     int64_t vocabulary; /* 0: 50257 */
     int64_t context;    /* most tokens in a row; 0: 1024 */
-    int64_t layers;     /* 0: 12 */
+    int64_t layers;     /* 0: 12; the most are 4096 */
     int64_t heads;      /* 0: 12; divides width */
     int64_t width;      /* 0: 768 */
     double dropout;     /* of the embeddings and of what blocks add; 0: none */
@@ -348,7 +348,7 @@ typedef struct belay_text_classifier_options {
     int64_t classes;  /* required */
     int64_t embed;    /* 0: 128 */
     int64_t hidden;   /* 0: 256 */
-    int layers;       /* LSTM; 0: 2 */
+    int layers;       /* LSTM; 0: 2; the most are 30 */
     double dropout;   /* LSTM: between layers; mean: after tanh, or before fc where there is no hidden layer */
     bool mean_all;    /* mean over all positions, padding included */
     bool no_hidden;   /* mean straight into fc */

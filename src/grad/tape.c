@@ -139,12 +139,25 @@ static bl_node *take_node(belay_context *context, int n_in)
     return node;
 }
 
+/* A node that does not exist: what leads there had no memory to be recorded, which was told, and absorbs. */
+#define NODE_LOST UINT64_MAX
+
+static void lose_record(bl_slot *slot)
+{
+    if (slot == NULL || !belay_dtype_is_float(slot->dtype))
+        return;
+    slot->requires_grad = true;
+    slot->node = NODE_LOST;
+}
+
 bl_node *bl_grad_record(belay_context *context, bl_grad_rule rule, const belay_tensor *in, int n_in,
                         const belay_tensor *out, int n_out)
 {
     bl_node *node = take_node(context, n_in);
     if (node == NULL) {
         bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory to record an op for backward");
+        for (int o = 0; o < n_out; o++)
+            lose_record(bl_slot_get(context, out[o]));
         return NULL;
     }
     node->rule = rule;
@@ -310,6 +323,8 @@ static void route(belay_context *context, const bl_edge *edge, belay_tensor grad
         arrive_at_leaf(context, edge->leaf, grad);
         return;
     }
+    if (edge->node == NODE_LOST)
+        return;
     bl_node *to = find_node(context->tape, edge->node);
     if (to == NULL || to->is_walked)
         bl_context_raise(context, BELAY_LIFE_TAPE,
@@ -396,7 +411,7 @@ static void walk(belay_context *context, bl_node *from)
 static void backward(belay_context *context, belay_tensor tensor, belay_tensor upstream)
 {
     bl_slot *slot = bl_slot_use(context, tensor);
-    if (slot == NULL || !belay_is_open(context))
+    if (slot == NULL || !belay_is_open(context) || slot->node == NODE_LOST)
         return;
     bl_node *node = context->tape != NULL ? find_node(context->tape, slot->node) : NULL;
     if (slot->node == 0 || node == NULL || node->is_walked) {

@@ -127,6 +127,6 @@ belay_module *belay_multihead_attention_module(belay_context *context,
     if (!o->no_bias)
         self->bias =
             belay_module_add_parameter(module, "in_proj_bias", o->dtype, belay_shape1(3 * o->embed), (belay_init){0});
-    self->out = belay_module_add_child(module, "out_proj", projection_back(context, o));
+    self->out = BL_MODULE_ADD(module, "out_proj", projection_back(context, o));
     return bl_module_whole(module);
 }

@@ -4,6 +4,7 @@
 
 #include "launch/launch.h"
 #include "nn/module.h"
+#include "nn/recurrent.h"
 
 typedef struct classifier {
     belay_module *embedding, *lstm, *hidden, *fc;
@@ -73,7 +74,9 @@ static bool options_are_legal(belay_context *context, const belay_text_classifie
     return bl_module_needs(context, maker, "n_tokens", o->n_tokens) &&
            bl_module_needs(context, maker, "classes", o->classes) &&
            bl_module_needs(context, maker, "embed", o->embed) && bl_module_needs(context, maker, "hidden", o->hidden) &&
-           bl_module_needs(context, maker, "layers", o->layers) && bl_module_chance(context, maker, o->dropout);
+           (o->model == BELAY_TEXT_MEAN ||
+            bl_module_counts(context, maker, "layers", o->layers, BL_RECURRENT_MAX_UNITS)) &&
+           bl_module_chance(context, maker, o->dropout);
 }
 
 static void add_body(belay_context *context, belay_module *module, classifier *self,
@@ -83,15 +86,15 @@ static void add_body(belay_context *context, belay_module *module, classifier *s
     if (o->model == BELAY_TEXT_LSTM) {
         belay_lstm_module_options lstm = {
             .in = o->embed, .hidden = o->hidden, .layers = o->layers, .dropout = o->dropout, .dtype = o->dtype};
-        self->lstm = belay_module_add_child(module, "lstm", belay_lstm_module(context, &lstm));
+        self->lstm = BL_MODULE_ADD(module, "lstm", belay_lstm_module(context, &lstm));
     } else if (!o->no_hidden) {
         belay_linear_module_options hidden = {.in = o->embed, .out = o->hidden, .dtype = o->dtype};
-        self->hidden = belay_module_add_child(module, "hidden", belay_linear_module(context, &hidden));
+        self->hidden = BL_MODULE_ADD(module, "hidden", belay_linear_module(context, &hidden));
     } else {
         width = o->embed;
     }
     belay_linear_module_options fc = {.in = width, .out = o->classes, .dtype = o->dtype};
-    self->fc = belay_module_add_child(module, "fc", belay_linear_module(context, &fc));
+    self->fc = BL_MODULE_ADD(module, "fc", belay_linear_module(context, &fc));
 }
 
 belay_module *belay_text_classifier(belay_context *context, const belay_text_classifier_options *options)
@@ -113,7 +116,7 @@ belay_module *belay_text_classifier(belay_context *context, const belay_text_cla
                                                 .policy = o.policy,
                                                 .cast_ids = o.cast_ids,
                                                 .dtype = o.dtype};
-    self->embedding = belay_module_add_child(module, "embedding", belay_embedding_module(context, &embedding));
+    self->embedding = BL_MODULE_ADD(module, "embedding", belay_embedding_module(context, &embedding));
     add_body(context, module, self, &o);
     return bl_module_whole(module);
 }

@@ -8,6 +8,8 @@
 #include "nn/transformer.h"
 #include "op/op.h"
 
+enum { MAX_LAYERS = 4096 };
+
 /* ---- a table of rows: of tokens, of places */
 
 typedef struct table {
@@ -86,7 +88,7 @@ static belay_module *blocks_of(belay_context *context, const belay_gpt2_options 
     for (int64_t i = 0; i < o->layers && !belay_module_is_nil(blocks); i++) {
         char name[24];
         snprintf(name, sizeof name, "%" PRId64, i);
-        belay_module_add_child(blocks, name, belay_transformer_block_module(context, &block));
+        BL_MODULE_ADD(blocks, name, belay_transformer_block_module(context, &block));
     }
     return blocks;
 }
@@ -100,10 +102,10 @@ static belay_module *body_of(belay_context *context, const belay_gpt2_options *o
     belay_layer_norm_module_options norm = {.width = o->width, .dtype = o->dtype};
     self->context = o->context;
     self->dropout = o->dropout;
-    self->wte = belay_module_add_child(module, "wte", table_of(context, o->dtype, o->vocabulary, o->width));
-    self->wpe = belay_module_add_child(module, "wpe", table_of(context, o->dtype, o->context, o->width));
-    self->h = belay_module_add_child(module, "h", blocks_of(context, o));
-    self->ln_f = belay_module_add_child(module, "ln_f", belay_layer_norm_module(context, &norm));
+    self->wte = BL_MODULE_ADD(module, "wte", table_of(context, o->dtype, o->vocabulary, o->width));
+    self->wpe = BL_MODULE_ADD(module, "wpe", table_of(context, o->dtype, o->context, o->width));
+    self->h = BL_MODULE_ADD(module, "h", blocks_of(context, o));
+    self->ln_f = BL_MODULE_ADD(module, "ln_f", belay_layer_norm_module(context, &norm));
     return module;
 }
 
@@ -138,7 +140,8 @@ static bool options_are_legal(belay_context *context, const belay_gpt2_options *
     static const char maker[] = "gpt2";
     return bl_module_needs(context, maker, "vocabulary", o->vocabulary) &&
            bl_module_needs(context, maker, "context", o->context) &&
-           bl_module_needs(context, maker, "layers", o->layers) && bl_module_needs(context, maker, "width", o->width) &&
+           bl_module_counts(context, maker, "layers", o->layers, MAX_LAYERS) &&
+           bl_module_needs(context, maker, "width", o->width) &&
            bl_heads_divide(context, maker, "width", o->width, o->heads) && bl_module_chance(context, maker, o->dropout);
 }
 
@@ -152,6 +155,6 @@ belay_module *belay_gpt2(belay_context *context, const belay_gpt2_options *optio
     gpt2 *self = belay_module_self(module);
     if (self == NULL)
         return module;
-    self->transformer = belay_module_add_child(module, "transformer", body_of(context, &o));
+    self->transformer = BL_MODULE_ADD(module, "transformer", body_of(context, &o));
     return bl_module_whole(module);
 }

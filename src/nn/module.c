@@ -589,6 +589,15 @@ bool bl_module_needs(belay_context *context, const char *maker, const char *fiel
     return false;
 }
 
+bool bl_module_counts(belay_context *context, const char *maker, const char *field, int64_t value, int64_t most)
+{
+    if (value >= 1 && value <= most)
+        return true;
+    bl_context_raise(context, BELAY_CONF_VALUE, "%s of %s is %" PRId64 ", outside [1, %" PRId64 "]", field, maker,
+                     value, most);
+    return false;
+}
+
 bool bl_module_chance(belay_context *context, const char *maker, double p)
 {
     if (p >= 0 && p < 1)

@@ -37,11 +37,18 @@ struct belay_module {
     void *self;
 };
 
+/* Makes and adds a child of a module that is whole; else a part is missing already, and nothing is made.  A child with a
+ * part missing goes at once. */
+#define BL_MODULE_ADD(module, name, make)                                                                              \
+    (belay_module_is_nil(module) ? bl_module_nil() : belay_module_add_child((module), (name), bl_module_whole(make)))
+
 /* The module that every maker returns after a fault. */
 belay_module *bl_module_nil(void);
 
 /* False after conf.value: `maker` needs `field` to be at least 1. */
 bool bl_module_needs(belay_context *context, const char *maker, const char *field, int64_t value);
+/* False after conf.value: how many parts `field` counts, at least 1. */
+bool bl_module_counts(belay_context *context, const char *maker, const char *field, int64_t value, int64_t most);
 /* False after conf.value: a chance to drop lies in [0, 1). */
 bool bl_module_chance(belay_context *context, const char *maker, double p);
 

@@ -233,7 +233,7 @@ belay_module *belay_mlp(belay_context *context, const belay_mlp_options *options
     for (int i = 0; i + 1 < n; i++) {
         append(module, belay_linear_module(context, &(belay_linear_module_options){
                                                         .in = o->sizes[i], .out = o->sizes[i + 1], .dtype = o->dtype}));
-        if (i + 2 == n)
+        if (i + 2 == n || belay_module_is_nil(module))
             break;
         append(module, belay_map_module(context, o->map != NULL ? o->map : belay_relu));
         if (o->dropout > 0)

@@ -96,9 +96,11 @@ static void add_buffers(belay_module *module, batch_norm *self, const belay_batc
     belay_context *context = belay_module_context(module);
     belay_shape shape = belay_shape1(o->channels);
     self->running_mean = belay_module_add_buffer(module, "running_mean", belay_zeros(context, o->dtype, shape));
-    self->running_var = belay_module_add_buffer(module, "running_var", belay_ones(context, o->dtype, shape));
-    self->options.n_tracked =
-        belay_module_add_buffer(module, "num_batches_tracked", belay_zeros(context, BELAY_I64, belay_shape0()));
+    if (!belay_module_is_nil(module))
+        self->running_var = belay_module_add_buffer(module, "running_var", belay_ones(context, o->dtype, shape));
+    if (!belay_module_is_nil(module))
+        self->options.n_tracked =
+            belay_module_add_buffer(module, "num_batches_tracked", belay_zeros(context, BELAY_I64, belay_shape0()));
 }
 
 belay_module *belay_batch_norm_module(belay_context *context, const belay_batch_norm_module_options *options)
@@ -119,7 +121,7 @@ belay_module *belay_batch_norm_module(belay_context *context, const belay_batch_
         self->weight = belay_module_add_parameter(module, "weight", o->dtype, shape, ones);
         self->bias = belay_module_add_parameter(module, "bias", o->dtype, shape, (belay_init){BELAY_INIT_ZEROS, 0, 0});
     }
-    if (!o->no_tracking)
+    if (!o->no_tracking && !belay_module_is_nil(module))
         add_buffers(module, self, o);
     return bl_module_whole(module);
 }

@@ -80,9 +80,9 @@ static belay_module *branch_of(belay_context *context, const belay_module_kind *
         return module;
     double layers = (double)(o->layers != 0 ? o->layers : 1);
     self->heads = o->heads;
-    self->first = belay_module_add_child(module, first, project(context, o->dtype, o->width, inner, BL_GPT2_DEVIATION));
-    self->second = belay_module_add_child(
-        module, "c_proj", project(context, o->dtype, back, o->width, BL_GPT2_DEVIATION / sqrt(2 * layers)));
+    self->first = BL_MODULE_ADD(module, first, project(context, o->dtype, o->width, inner, BL_GPT2_DEVIATION));
+    self->second = BL_MODULE_ADD(module, "c_proj",
+                                 project(context, o->dtype, back, o->width, BL_GPT2_DEVIATION / sqrt(2 * layers)));
     return module;
 }
 
@@ -136,10 +136,9 @@ belay_module *belay_transformer_block_module(belay_context *context,
     belay_layer_norm_module_options norm = {.width = o->width, .eps = o->eps, .dtype = o->dtype};
     int64_t hidden = o->hidden != 0 ? o->hidden : 4 * o->width;
     self->dropout = o->dropout;
-    self->ln_1 = belay_module_add_child(module, "ln_1", belay_layer_norm_module(context, &norm));
-    self->attn =
-        belay_module_add_child(module, "attn", branch_of(context, &attn_kind, o, "c_attn", 3 * o->width, o->width));
-    self->ln_2 = belay_module_add_child(module, "ln_2", belay_layer_norm_module(context, &norm));
-    self->mlp = belay_module_add_child(module, "mlp", branch_of(context, &mlp_kind, o, "c_fc", hidden, hidden));
+    self->ln_1 = BL_MODULE_ADD(module, "ln_1", belay_layer_norm_module(context, &norm));
+    self->attn = BL_MODULE_ADD(module, "attn", branch_of(context, &attn_kind, o, "c_attn", 3 * o->width, o->width));
+    self->ln_2 = BL_MODULE_ADD(module, "ln_2", belay_layer_norm_module(context, &norm));
+    self->mlp = BL_MODULE_ADD(module, "mlp", branch_of(context, &mlp_kind, o, "c_fc", hidden, hidden));
     return bl_module_whole(module);
 }
