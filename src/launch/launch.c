@@ -208,8 +208,7 @@ static void tell_refusal(const bl_call *call, const bl_proof *p, belay_code code
         bl_prove_fail(call, code,
                       code == BELAY_MEM_EXHAUSTED ? "device %s has no memory to run %s on %s"
                                                   : "device %s has no code for %s on %s",
-                      context->places[p->place].device->name, bl_kernel_rows[call->op].name,
-                      belay_dtype_name(p->launch.dtype));
+                      context->places[p->place].device->name, bl_prove_op(call), belay_dtype_name(p->launch.dtype));
 }
 
 bool bl_launch_submit(bl_call *call, bl_proof *p)

@@ -19,6 +19,11 @@ static belay_tensor shown_of(const bl_call *call, int k)
     return belay_tensor_is_nil(call->shown[k]) ? call->in[k] : call->shown[k];
 }
 
+const char *bl_prove_op(const bl_call *call)
+{
+    return call->custom != NULL ? call->custom->name : call->as != NULL ? call->as : bl_kernel_rows[call->op].name;
+}
+
 int bl_prove_show(const bl_call *call, bl_shown shown[BL_MAX_IN + 1])
 {
     /* A tensor shown behind the inputs is what the op adds to. */
@@ -63,6 +68,10 @@ void bl_prove_describe(const bl_call *call, bl_report_fault *f)
 {
     bl_shown shown[BL_MAX_IN + 1];
     bl_prove_describe_shown(call->context, call->op, shown, bl_prove_show(call, shown), f);
+    if (call->as != NULL)
+        snprintf(f->op, sizeof f->op, "%s", call->as);
+    for (int k = 0; k < call->n_in && call->role != NULL; k++)
+        snprintf(f->tensor[k].role, sizeof f->tensor[k].role, "%s", call->role[k]);
     if (call->custom != NULL)
         bl_custom_describe(call->custom, f);
     f->is_backward = call->is_backward || call->context->in_backward;
@@ -128,11 +137,6 @@ static void describe_operand(const bl_call *call, int k, char *out, size_t size)
     bl_text_fini(&words);
 }
 
-static const char *op_of(const bl_call *call)
-{
-    return call->custom != NULL ? call->custom->name : bl_kernel_rows[call->op].name;
-}
-
 static const char *role_of(const bl_call *call, int k)
 {
     const bl_signature *signature = bl_signature_of(call->op);
@@ -149,7 +153,7 @@ void bl_prove_fail_places(const bl_call *call, int a, int b)
     bl_report_fault f;
     bl_report_fault_init(&f, BELAY_PLACE_DEVICE);
     bl_prove_describe(call, &f);
-    bl_stray_describe(call->context, op_of(call), pair, &f);
+    bl_stray_describe(call->context, bl_prove_op(call), pair, &f);
     bl_context_fault(call->context, &f);
 }
 
@@ -163,9 +167,8 @@ static bool into_is_there(const bl_call *call, bl_proof *p, bool has_operands)
         p->place = into->storage->place;
     if (into->storage->place == p->place)
         return true;
-    bl_prove_fail(call, BELAY_PLACE_DEVICE, "the result of %s lies on %s, its operands on %s",
-                  bl_kernel_rows[call->op].name, bl_slot_device(call->context, into)->name,
-                  call->context->places[p->place].device->name);
+    bl_prove_fail(call, BELAY_PLACE_DEVICE, "the result of %s lies on %s, its operands on %s", bl_prove_op(call),
+                  bl_slot_device(call->context, into)->name, call->context->places[p->place].device->name);
     return false;
 }
 
@@ -218,7 +221,7 @@ static bool column_exists(const bl_call *call, int dtype)
     bl_dtypes have = bl_kernel_rows[call->op].dtypes;
     bool ok = belay_dtype_is_float(dtype) || have == BL_DTYPES_ANY || (have == BL_DTYPES_NUMBER && dtype != BELAY_BOOL);
     if (!ok)
-        bl_prove_fail(call, BELAY_TYPE_DTYPE, "%s takes %s, not %s", bl_kernel_rows[call->op].name,
+        bl_prove_fail(call, BELAY_TYPE_DTYPE, "%s takes %s, not %s", bl_prove_op(call),
                       have == BL_DTYPES_FLOAT ? "floats" : "numbers", belay_dtype_name(dtype));
     return ok;
 }

@@ -310,7 +310,7 @@ static bool operands_fit(const request *r, const bl_given given[3])
     belay_shape wanted = weight;
     wanted.size[1] = x.size[1];
     bias = belay_shape1(weight.size[0]);
-    return bl_op_has_shape(r->context, name, given, 3, 1, &wanted) &&
+    return bl_op_takes_floats(r->context, name, given, 3) && bl_op_has_shape(r->context, name, given, 3, 1, &wanted) &&
            bl_op_has_dtype(r->context, name, given, 3, 1, dtype) &&
            (belay_tensor_is_nil(r->at[2]) ||
             (bl_op_is_here(r->context, "bias", r->at[2]) && bl_op_has_shape(r->context, name, given, 3, 2, &bias) &&
@@ -345,7 +345,10 @@ static bool plan(const request *r, const bl_given given[3], conv *c)
     if (!bl_checked_product(taps, 3, &c->taps) || !bl_checked_mul(c->positions[0], c->positions[1], &c->image) ||
         !bl_checked_mul(c->image, bl_max_i64(c->taps, 1), &all)) {
         bl_prove_refuse(r->context, BELAY_SIZE_OVERFLOW, r->function->name, given, 3,
-                        "%s has more than 2^63 - 1 products an image", r->function->name);
+                        "a kernel of [%" PRId64 ", %" PRId64 ", %" PRId64 "] at [%" PRId64 ", %" PRId64
+                        "] positions: %s has more than 2^63 - 1 products an image",
+                        c->in, c->window[0].kernel, c->window[1].kernel, c->positions[0], c->positions[1],
+                        r->function->name);
         return false;
     }
     c->n_images = bl_max_i64(PANEL / all, 1);

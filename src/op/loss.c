@@ -153,7 +153,7 @@ belay_tensor belay_nll_loss(belay_tensor log_probabilities, belay_tensor labels,
 static bool targets_fit(belay_context *context, const char *op, const bl_given *given, int n)
 {
     belay_shape wanted = belay_tensor_shape(given[0].tensor);
-    return bl_op_has_shape(context, op, given, n, 1, &wanted) &&
+    return bl_op_takes_floats(context, op, given, n) && bl_op_has_shape(context, op, given, n, 1, &wanted) &&
            bl_op_has_dtype(context, op, given, n, 1, belay_tensor_dtype(given[0].tensor));
 }
 

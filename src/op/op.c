@@ -91,9 +91,13 @@ bool bl_op_fold(belay_context *context, const belay_shape *shape, int first, int
     bool fits = bl_checked_product(shape->size, first, &out->size[0]) &&
                 bl_checked_product(shape->size + first, last - first, &out->size[1]) &&
                 bl_checked_product(shape->size + last, shape->rank - last, &out->size[2]);
-    if (!fits)
-        bl_context_raise(context, BELAY_SIZE_OVERFLOW, "a product of a tensor's sizes passes 2^63 - 1");
-    return fits;
+    if (fits)
+        return true;
+    bl_text words = {0};
+    bl_report_shape(shape, &words);
+    bl_context_raise(context, BELAY_SIZE_OVERFLOW, "a product of sizes in %s passes 2^63 - 1", bl_text_get(&words));
+    bl_text_fini(&words);
+    return false;
 }
 
 bool bl_op_has_shape(belay_context *context, const char *op, const bl_given *given, int n, int which,
@@ -120,6 +124,15 @@ bool bl_op_has_dtype(belay_context *context, const char *op, const bl_given *giv
         bl_prove_refuse(context, BELAY_TYPE_DTYPE, op, given, n, "%s is %s where %s is needed", given[which].role,
                         belay_dtype_name(has), belay_dtype_name(wanted));
     return has == wanted;
+}
+
+bool bl_op_takes_floats(belay_context *context, const char *op, const bl_given *given, int n)
+{
+    belay_dtype dtype = belay_tensor_dtype(given[0].tensor);
+    if (!belay_dtype_is_float(dtype))
+        bl_prove_refuse(context, BELAY_TYPE_DTYPE, op, given, n, "%s takes floats, not %s", op,
+                        belay_dtype_name(dtype));
+    return belay_dtype_is_float(dtype);
 }
 
 bool bl_op_is_number(belay_context *context, const char *op, const bl_given *given, int n, const char *option,

@@ -51,6 +51,9 @@ bool bl_op_has_shape(belay_context *context, const char *op, const bl_given *giv
 bool bl_op_has_dtype(belay_context *context, const char *op, const bl_given *given, int n, int which,
                      belay_dtype wanted);
 
+/* Whether given[0] is of floats; says what is wrong. */
+bool bl_op_takes_floats(belay_context *context, const char *op, const bl_given *given, int n);
+
 /* Whether an option is a number in [low, high]; says what is wrong.  A NaN is in no range. */
 bool bl_op_is_number(belay_context *context, const char *op, const bl_given *given, int n, const char *option,
                      double value, double low, double high);

@@ -53,11 +53,21 @@ static bool read_windows(belay_context *context, const request *r, const belay_p
     return true;
 }
 
+/* Windows over padding alone: there are images, which have no elements. */
+static bool is_window_empty(const belay_shape *shape, int n_axes)
+{
+    for (int i = 0; i < shape->rank - n_axes; i++)
+        if (shape->size[i] == 0)
+            return false;
+    return true;
+}
+
 static belay_tensor run(const request *r, const belay_pool_options *options, belay_tensor *indices)
 {
     static const belay_pool_options none = {{0}, {0}, {0}, false};
     belay_context *context = bl_tensor_context(r->x);
-    bl_call call = {.context = context, .op = r->op, .n_in = 1, .shown = {r->x}, .has_dims = true, .dims_of = r->op};
+    bl_call call = {
+        .context = context, .op = r->op, .as = r->name, .n_in = 1, .shown = {r->x}, .has_dims = true, .dims_of = r->op};
     if (indices != NULL)
         *indices = (belay_tensor){0};
     if (context == NULL || bl_slot_use(context, r->x) == NULL)
@@ -66,6 +76,11 @@ static belay_tensor run(const request *r, const belay_pool_options *options, bel
     if (shape.rank < r->n_axes) {
         bl_prove_refuse(context, BELAY_SHAPE_RANK, r->name, &(bl_given){"x", r->x}, 1,
                         "%s takes x with at least %d axes, not %d", r->name, r->n_axes, shape.rank);
+        return (belay_tensor){0};
+    }
+    if (r->op == BL_OP_max_pool && belay_tensor_n_elements(r->x) == 0 && is_window_empty(&shape, r->n_axes)) {
+        bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, r->name, &(bl_given){"x", r->x}, 1,
+                        "%s over no elements: there is no largest one", r->name);
         return (belay_tensor){0};
     }
     if (!read_windows(context, r, options != NULL ? options : &none, &call))

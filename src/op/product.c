@@ -59,7 +59,7 @@ static bool linear_is_legal(belay_context *context, const belay_shape *x, const 
     }
     belay_dtype dtype = belay_tensor_dtype(given[0].tensor);
     const belay_shape out = belay_shape1(table->size[0]);
-    return bl_op_has_dtype(context, "linear", given, 3, 1, dtype) &&
+    return bl_op_takes_floats(context, "linear", given, 3) && bl_op_has_dtype(context, "linear", given, 3, 1, dtype) &&
            (belay_tensor_is_nil(given[2].tensor) ||
             (bl_op_is_here(context, "bias", given[2].tensor) && bl_op_has_shape(context, "linear", given, 3, 2, &out) &&
              bl_op_has_dtype(context, "linear", given, 3, 2, dtype)));
@@ -83,7 +83,7 @@ belay_tensor belay_linear(belay_tensor x, belay_tensor weight, belay_tensor bias
     if (!count_of(context, &shape, shape.rank - 1, &n))
         return (belay_tensor){0};
     belay_shape rows = belay_shape3(1, n, width), matrix = belay_shape3(1, table.size[0], table.size[1]);
-    bl_call call = {.context = context, .shown = {x, weight}};
+    bl_call call = {.context = context, .as = "linear", .role = role, .shown = {x, weight}};
     call.in[0] = bl_launch_reshape(context, at[0], &rows);
     call.in[1] = bl_launch_reshape(context, at[1], &matrix);
     call.params.i[1] = true; /* the weight is stored transposed */
@@ -112,7 +112,7 @@ static belay_tensor as_batch(belay_context *context, belay_tensor x, bool *trans
 }
 
 /* The leading axes that both factors are broadcast to; false after a fault. */
-static bool leading_shape(belay_context *context, belay_tensor a, belay_tensor b, belay_shape *out)
+static bool leading_shape(belay_context *context, const char *name, belay_tensor a, belay_tensor b, belay_shape *out)
 {
     belay_shape sa = belay_tensor_shape(a), sb = belay_tensor_shape(b);
     int ra = sa.rank - 2, rb = sb.rank - 2;
@@ -122,7 +122,7 @@ static bool leading_shape(belay_context *context, belay_tensor a, belay_tensor b
         int64_t nb = i >= out->rank - rb ? sb.size[i - (out->rank - rb)] : 1;
         if (na != nb && na != 1 && nb != 1) {
             const bl_given given[] = {{"a", a}, {"b", b}};
-            bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, "matmul", given, 2,
+            bl_prove_refuse(context, BELAY_SHAPE_CONTRACT, name, given, 2,
                             "leading axes of a and b do not broadcast: %" PRId64 " against %" PRId64, na, nb);
             return false;
         }
@@ -147,28 +147,26 @@ static belay_tensor spread(belay_context *context, belay_tensor x, const belay_s
     return belay_tensor_is_nil(y) ? y : bl_op_contiguous(context, y);
 }
 
-belay_tensor belay_matmul(belay_tensor a, belay_tensor b)
+/* `name` is what was called. */
+static belay_tensor multiply(belay_context *context, const char *name, belay_tensor a, belay_tensor b)
 {
-    const belay_tensor in[] = {a, b};
-    belay_context *context = bl_op_context(in, 2);
-    BL_ENTER(context);
     if (context == NULL || bl_slot_use(context, a) == NULL || !bl_op_is_here(context, "b", b))
         return (belay_tensor){0};
     belay_shape sa = belay_tensor_shape(a), sb = belay_tensor_shape(b), result;
     if (sa.rank < 1 || sb.rank < 1) {
         const bl_given given[] = {{"a", a}, {"b", b}};
-        bl_prove_refuse(context, BELAY_SHAPE_RANK, "matmul", given, 2, "matmul takes tensors of at least one axis");
+        bl_prove_refuse(context, BELAY_SHAPE_RANK, name, given, 2, "%s takes tensors of at least one axis", name);
         return (belay_tensor){0};
     }
     static const char *const role[] = {"a", "b"};
     belay_tensor at[] = {a, b};
-    if (!bl_op_autocast(context, BL_OP_matmul, at, 2) || !bl_op_meet(context, "matmul", role, at, 2))
+    if (!bl_op_autocast(context, BL_OP_matmul, at, 2) || !bl_op_meet(context, name, role, at, 2))
         return (belay_tensor){0};
     bool a_vector = sa.rank == 1, b_vector = sb.rank == 1, ta, tb;
     belay_shape row = belay_shape2(1, sa.size[0]), column = belay_shape2(sb.size[0], 1);
     belay_tensor left = a_vector ? bl_op_reshape(context, at[0], &row) : at[0];
     belay_tensor right = b_vector ? bl_op_reshape(context, at[1], &column) : at[1];
-    if (!leading_shape(context, left, right, &result))
+    if (!leading_shape(context, name, left, right, &result))
         return (belay_tensor){0};
     left = spread(context, left, &result);
     right = spread(context, right, &result);
@@ -182,8 +180,16 @@ belay_tensor belay_matmul(belay_tensor a, belay_tensor b)
         result.size[result.rank++] = sa.size[sa.rank - 2];
     if (!b_vector)
         result.size[result.rank++] = sb.size[sb.rank - 1];
-    bl_call call = {.context = context, .in = {left, right}, .shown = {a, b}, .params = {.i = {ta, tb}}};
+    bl_call call = {.context = context, .as = name, .in = {left, right}, .shown = {a, b}, .params = {.i = {ta, tb}}};
     return product(&call, call.in, &result);
+}
+
+belay_tensor belay_matmul(belay_tensor a, belay_tensor b)
+{
+    const belay_tensor in[] = {a, b};
+    belay_context *context = bl_op_context(in, 2);
+    BL_ENTER(context);
+    return multiply(context, "matmul", a, b);
 }
 
 belay_tensor belay_bmm(belay_tensor a, belay_tensor b)
@@ -208,6 +214,6 @@ belay_tensor belay_bmm(belay_tensor a, belay_tensor b)
                         "inner sizes differ: a has %" PRId64 " columns, b has %" PRId64 " rows", sa.size[2],
                         sb.size[1]);
     else
-        return belay_matmul(a, b);
+        return multiply(context, "bmm", a, b);
     return (belay_tensor){0};
 }

@@ -36,14 +36,20 @@ static belay_shape left_over(const belay_shape *shape, const bool *marked, bool 
     return result;
 }
 
-/* One run of neighbouring reduced axes [first, last): x seen as [outer, reduced, inner] is summed. */
-static belay_tensor sum_run(belay_context *context, belay_tensor x, belay_shape *shape, int first, int last,
-                            double divisor)
+/* One run of neighbouring reduced axes [first, last): x, what is left of the whole, seen as [outer, reduced, inner] is
+ * summed. */
+static belay_tensor sum_run(belay_context *context, const char *name, belay_tensor whole, belay_tensor x,
+                            belay_shape *shape, int first, int last, double divisor)
 {
     belay_shape folded;
     if (belay_tensor_is_nil(x) || !bl_op_fold(context, shape, first, last, &folded))
         return (belay_tensor){0};
-    bl_call call = {.context = context, .op = BL_OP_sum, .n_in = 1, .in = {bl_op_reshape(context, x, &folded)}};
+    bl_call call = {.context = context,
+                    .op = BL_OP_sum,
+                    .as = name,
+                    .n_in = 1,
+                    .in = {bl_op_reshape(context, x, &folded)},
+                    .shown = {whole}};
     call.params.f[0] = divisor;
     for (int i = first; i < last; i++)
         shape->size[i] = 1;
@@ -68,7 +74,7 @@ static belay_tensor reduce_sum(belay_tensor x, const belay_axes *axes, bool is_m
         int first = last - 1;
         while (first > 0 && marked[first - 1])
             first--;
-        y = sum_run(context, y, &shape, first, last, divisor);
+        y = sum_run(context, op, x, y, &shape, first, last, divisor);
         divisor = 1;
         last = first + 1;
     }

@@ -25,7 +25,9 @@ bool bl_slide_positions(const bl_slides *all, int axis, int64_t size, const bl_s
     if (!bl_checked_mul(w->dilation, w->kernel - 1, &span) || !bl_checked_add(span, 1, &span) ||
         !bl_checked_mul(w->padding, 2, &room) || !bl_checked_add(room, size, &room)) {
         bl_prove_refuse(all->context, BELAY_SIZE_OVERFLOW, all->op, all->given, all->n_given,
-                        "windows of %s along axis %d reach beyond 2^63 - 1", all->op, axis);
+                        "windows of %s along axis %d reach beyond 2^63 - 1: kernel %" PRId64 ", dilation %" PRId64
+                        ", padding %" PRId64,
+                        all->op, axis, w->kernel, w->dilation, w->padding);
         return false;
     }
     if (span > room) {

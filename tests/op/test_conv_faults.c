@@ -38,6 +38,10 @@ static void convolutions_that_do_not_fit_are_named(void **state)
     assert_true(belay_tensor_is_nil(belay_conv2d(none, w, none, NULL))); /* nil absorbs */
     assert_true(belay_tensor_is_nil(belay_conv2d(x, none, none, NULL)));
     told_expect("%s", "");
+    line = __LINE__ + 1;
+    belay_conv2d(belay_cast(x, BELAY_I32), belay_cast(w, BELAY_I32), none, NULL);
+    expect(BELAY_TYPE_DTYPE, line, "conv2d takes floats, not i32", "conv2d",
+           "x [2, 3, 8, 8] i32; weight [5, 3, 3, 3] i32");
     assert_int_equal(belay_close(context), 3);
 }
 
@@ -58,10 +62,13 @@ static void windows_of_a_convolution_that_do_not_fit_are_named(void **state)
         {{.padding = {1, 1}, .dilation = {5, 1}},
          BELAY_SHAPE_CONTRACT,
          "a window of 11 does not fit along axis 2, which has 8 elements and padding of 1 on each side"},
-        {{.padding = {INT64_MAX, 1}}, BELAY_SIZE_OVERFLOW, "windows of conv2d along axis 2 reach beyond 2^63 - 1"},
+        {{.padding = {INT64_MAX, 1}},
+         BELAY_SIZE_OVERFLOW,
+         "windows of conv2d along axis 2 reach beyond 2^63 - 1: kernel 3, dilation 1, padding 9223372036854775807"},
         {{.padding = {INT64_MAX / 4, INT64_MAX / 4}},
          BELAY_SIZE_OVERFLOW,
-         "conv2d has more than 2^63 - 1 products an image"},
+         "a kernel of [3, 3, 3] at [4611686018427387908, 4611686018427387908] positions: conv2d has more than 2^63 - 1 "
+         "products an image"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         int line = __LINE__ + 1;
@@ -100,6 +107,34 @@ static void pools_that_do_not_fit_are_named(void **state)
     assert_int_equal(belay_close(context), 2);
 }
 
+/* What pools call one of their parts is not what the program has called. */
+static void pools_are_named_as_they_were_called(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    belay_tensor x = belay_zeros(context, BELAY_I32, belay_shape3(2, 3, 8)), empty[2];
+    const belay_pool_options two = {.kernel = {2, 2}}, padded = {.kernel = {2, 2}, .padding = {1, 1}};
+    int line = __LINE__ + 1;
+    belay_max_pool1d(x, &two, NULL);
+    expect(BELAY_TYPE_DTYPE, line, "max_pool1d takes floats, not i32", "max_pool1d", "x [2, 3, 8] i32");
+    line = __LINE__ + 1;
+    belay_avg_pool2d(x, &padded);
+    expect(BELAY_TYPE_DTYPE, line, "avg_pool2d takes floats, not i32", "avg_pool2d", "x [2, 3, 8] i32");
+    empty[0] = belay_zeros(context, BELAY_F32, belay_shape3(2, 3, 0));
+    empty[1] = belay_zeros(context, BELAY_F32, belay_shape3(0, 3, 4));
+    line = __LINE__ + 1;
+    belay_max_pool2d(empty[0], &padded, NULL); /* windows over padding alone */
+    expect(BELAY_SHAPE_CONTRACT, line, "max_pool2d over no elements: there is no largest one", "max_pool2d",
+           "x [2, 3, 0] f32");
+    for (int i = 0; i < 2; i++) {
+        belay_tensor_requires_grad_set(empty[i], true);
+        belay_tensor y = i == 0 ? belay_avg_pool2d(empty[i], &padded) : belay_max_pool2d(empty[i], &padded, NULL);
+        belay_backward(belay_sum(y, NULL));
+        told_expect("%s", "");
+    }
+    belay_close(context);
+}
+
 static void indices_are_tested_again_on_the_way_back(void **state)
 {
     (void)state;
@@ -134,6 +169,7 @@ int main(void)
         cmocka_unit_test(convolutions_that_do_not_fit_are_named),
         cmocka_unit_test(windows_of_a_convolution_that_do_not_fit_are_named),
         cmocka_unit_test(pools_that_do_not_fit_are_named),
+        cmocka_unit_test(pools_are_named_as_they_were_called),
         cmocka_unit_test(indices_are_tested_again_on_the_way_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

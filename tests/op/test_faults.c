@@ -128,6 +128,33 @@ static void shapes_that_do_not_fit_are_named(void **state)
     belay_close(context);
 }
 
+/* What a call is made of has other names: its paragraph has the call's. */
+static void parts_of_a_call_are_told_as_that_call(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    const int64_t far = (int64_t)1 << 31;
+    belay_tensor i = zeros(context, BELAY_I32, 2, 3), cube = belay_zeros(context, BELAY_I32, belay_shape3(1, 3, 3));
+    belay_tensor long_ = belay_zeros(context, BELAY_F32, belay_shape3(1, far, 0)),
+                 short_ = belay_zeros(context, BELAY_F32, belay_shape3(1, 0, 2)), x, w;
+    REFUSED(belay_mean(i, NULL), "mean takes floats, not i32", "mean", "x [2, 3] i32", BELAY_TYPE_DTYPE);
+    REFUSED(belay_mse(i, i, BELAY_MEAN), "mse takes floats, not i32", "mse", "prediction [2, 3] i32; target [2, 3] i32",
+            BELAY_TYPE_DTYPE);
+    REFUSED(belay_bce_with_logits(i, i, NULL), "bce_with_logits takes floats, not i32", "bce_with_logits",
+            "logits [2, 3] i32; target [2, 3] i32", BELAY_TYPE_DTYPE);
+    REFUSED(belay_bmm(cube, cube), "bmm takes floats, not i32", "bmm", "a [1, 3, 3] i32; b [1, 3, 3] i32",
+            BELAY_TYPE_DTYPE);
+    REFUSED(belay_bmm(long_, short_),
+            "a product of 2147483648 x 0 x 2 has a side above 2^31 - 1, the most that the BLAS takes", "bmm",
+            "a [1, 2147483648, 0] f32; b [1, 0, 2] f32", BELAY_SIZE_OVERFLOW);
+    x = belay_view(long_, belay_shape2(far, 0));
+    w = zeros(context, BELAY_F32, 2, 0);
+    REFUSED(belay_linear(x, w, (belay_tensor){0}),
+            "a product of 2147483648 x 0 x 2 has a side above 2^31 - 1, the most that the BLAS takes", "linear",
+            "x [2147483648, 0] f32; weight [2, 0] f32", BELAY_SIZE_OVERFLOW);
+    belay_close(context);
+}
+
 static void axes_and_ranges_outside_are_named(void **state)
 {
     (void)state;
@@ -378,10 +405,15 @@ static void nil_goes_in_and_comes_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_that_are_not_there_are_empty), cmocka_unit_test(shapes_that_do_not_fit_are_named),
-        cmocka_unit_test(axes_and_ranges_outside_are_named),  cmocka_unit_test(options_that_are_no_number_are_named),
-        cmocka_unit_test(dtypes_that_do_not_fit_are_named),   cmocka_unit_test(handles_of_another_context_are_refused),
-        cmocka_unit_test(dead_handles_are_refused_and_named), cmocka_unit_test(nil_goes_in_and_comes_out),
+        cmocka_unit_test(lists_that_are_not_there_are_empty),
+        cmocka_unit_test(shapes_that_do_not_fit_are_named),
+        cmocka_unit_test(parts_of_a_call_are_told_as_that_call),
+        cmocka_unit_test(axes_and_ranges_outside_are_named),
+        cmocka_unit_test(options_that_are_no_number_are_named),
+        cmocka_unit_test(dtypes_that_do_not_fit_are_named),
+        cmocka_unit_test(handles_of_another_context_are_refused),
+        cmocka_unit_test(dead_handles_are_refused_and_named),
+        cmocka_unit_test(nil_goes_in_and_comes_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

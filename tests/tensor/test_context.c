@@ -257,10 +257,10 @@ static void the_site_is_that_of_the_outermost_public_call(void **state)
     belay_tensor x = belay_zeros(context, BELAY_I64, belay_shape2(2, 3)),
                  w = belay_zeros(context, BELAY_I64, belay_shape2(4, 3));
     int line = __LINE__ + 1;
-    belay_linear(x, w, (belay_tensor){0}); /* refused inside of it, by the product */
-    told_expect("belay: matmul takes floats, not i64 (type.dtype)\n"
-                "    op: matmul, called at test_context.c:%d\n"
-                "    tensors: a [2, 3] i64; b [4, 3] i64; on cpu\n" TOLD_START "%s",
+    belay_linear(x, w, (belay_tensor){0}); /* refused inside of it */
+    told_expect("belay: linear takes floats, not i64 (type.dtype)\n"
+                "    op: linear, called at test_context.c:%d\n"
+                "    tensors: x [2, 3] i64; weight [4, 3] i64; on cpu\n" TOLD_START "%s",
                 line, told_try(BELAY_TYPE_DTYPE));
     assert_int_equal(context->site, 0);
     assert_int_equal(belay_close(context), 3);
