@@ -19,11 +19,14 @@ static bool gru_open(const bl_pass *p, bl_unit *u, const belay_tensor *biases, b
     (void)second;
     const bl_recurrent *r = p->all;
     u->first = belay_tensor_is_nil(u->first_h) ? bl_pass_zeros(p, bl_pass_state(p)) : u->first_h;
-    u->other = bl_pass_new(p, belay_shape3(r->steps, r->batch, 3 * r->hidden));
-    for (int k = 0; k < 2; k++)
+    bool done = !belay_tensor_is_nil(u->first);
+    for (int k = 0; k < 2 && done; k++) {
         u->bias[k] = bias_or_zeros(p, biases[k]);
-    return !belay_tensor_is_nil(u->first) && !belay_tensor_is_nil(u->other) && !belay_tensor_is_nil(u->bias[0]) &&
-           !belay_tensor_is_nil(u->bias[1]);
+        done = !belay_tensor_is_nil(u->bias[k]);
+    }
+    if (done)
+        u->other = bl_pass_new(p, belay_shape3(r->steps, r->batch, 3 * r->hidden));
+    return !belay_tensor_is_nil(u->other);
 }
 
 static bool fill_with_zeros(const bl_pass *p, belay_tensor matrix)

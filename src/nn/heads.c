@@ -26,7 +26,7 @@ static void split_forward(belay_function_call *call, void *state, const belay_te
 {
     (void)n_in;
     belay_context *context = belay_function_context(call);
-    for (int part = 0; part < n_out; part++) {
+    for (int part = 0; part < n_out && (part == 0 || !belay_tensor_is_nil(out[part - 1])); part++) {
         belay_tensor seen = part_of(context, in[0], *(const int64_t *)state, part);
         out[part] = belay_tensor_is_nil(seen) ? seen : bl_launch_copy(context, seen);
     }

@@ -27,9 +27,11 @@ static bool lstm_open(const bl_pass *p, bl_unit *u, const belay_tensor *biases, 
 {
     const bl_recurrent *r = p->all;
     u->first = belay_tensor_is_nil(c0) ? bl_pass_zeros(p, bl_pass_state(p)) : c0;
-    u->other = bl_pass_new(p, belay_shape3(r->steps, r->batch, r->hidden));
-    u->bias[0] = joint_bias(p, biases);
-    return !belay_tensor_is_nil(u->first) && !belay_tensor_is_nil(u->other) && !belay_tensor_is_nil(u->bias[0]);
+    if (!belay_tensor_is_nil(u->first))
+        u->bias[0] = joint_bias(p, biases);
+    if (!belay_tensor_is_nil(u->bias[0]))
+        u->other = bl_pass_new(p, belay_shape3(r->steps, r->batch, r->hidden));
+    return !belay_tensor_is_nil(u->other);
 }
 
 static bool lstm_step(const bl_pass *p, const bl_unit *u, int64_t t, int64_t before)

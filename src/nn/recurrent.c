@@ -162,10 +162,12 @@ static bool forward_unit(const bl_pass *p, belay_function_call *call, int number
                  .hh = bl_pass_matrix(p, in[bl_recurrent_weight(r, number, 1)])};
     belay_tensor second = has_second ? bl_pass_given(p, in[BL_RECURRENT_STATES + 1], number) : (belay_tensor){0};
     bool done = r->cell->open(p, &u, &in[bl_recurrent_bias(r, number, 0)], second);
-    u.gates = bl_pass_product(p, x, false, u.ih, true, (belay_tensor){0}, false);
-    u.h = bl_pass_new(p, belay_shape3(r->steps, r->batch, r->hidden));
-    done = done && !belay_tensor_is_nil(u.gates) && !belay_tensor_is_nil(u.h) && run_unit(p, &u) &&
-           bl_unit_save(call, number, &u) && store_last(p, out[1], number, &u, u.h, u.first_h) &&
+    if (done)
+        u.gates = bl_pass_product(p, x, false, u.ih, true, (belay_tensor){0}, false);
+    if (!belay_tensor_is_nil(u.gates))
+        u.h = bl_pass_new(p, belay_shape3(r->steps, r->batch, r->hidden));
+    done = !belay_tensor_is_nil(u.h) && run_unit(p, &u) && bl_unit_save(call, number, &u) &&
+           store_last(p, out[1], number, &u, u.h, u.first_h) &&
            (!has_second || store_last(p, out[2], number, &u, u.other, u.first));
     const belay_tensor kept[] = {u.gates, u.other};
     bl_pass_drop(p, kept, 2);
@@ -221,9 +223,12 @@ void bl_recurrent_forward(belay_function_call *call, void *state, const belay_te
     const bl_recurrent *r = state;
     const bl_pass p = {.context = belay_function_context(call), .all = r, .at = in[BL_RECURRENT_X]};
     belay_tensor x = time_major(&p, in[BL_RECURRENT_X]), y = {0};
-    belay_tensor result[1 + BL_RECURRENT_MAX_STATES] = {{0}};
-    for (int o = 1; o < n_out; o++)
+    belay_tensor result[1 + BL_RECURRENT_MAX_STATES] = {x};
+    for (int o = 1; o < n_out; o++) {
+        if (belay_tensor_is_nil(result[o - 1])) /* what is missing was told */
+            return;
         result[o] = bl_pass_zeros(&p, belay_shape3(bl_recurrent_units(r), r->batch, r->hidden));
+    }
     for (int layer = 0; layer < r->layers; layer++) {
         char name[24];
         snprintf(name, sizeof name, "layer%d", layer);

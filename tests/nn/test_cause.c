@@ -148,6 +148,23 @@ static void one_allocation_that_fails_is_told_once(void **state)
     }
 }
 
+/* As long a sequence as a view can say, of which nothing can be computed. */
+static void a_forward_that_no_memory_holds_is_told_once(void **state)
+{
+    (void)state;
+    belay_module *(*const make[])(belay_context *, belay_dtype) = {make_lstm, make_gru, make_attention, make_block};
+    for (int i = 0; i < 4; i++) {
+        belay_context *context = told_open();
+        belay_module *module = make[i](context, BELAY_F32);
+        belay_tensor x = belay_expand(belay_zeros(context, BELAY_F32, belay_shape3(1, 1, WIDTH)),
+                                      belay_shape3(1, INT64_C(1) << 44, WIDTH));
+        assert_true(belay_tensor_is_nil(belay_forward(module, x)));
+        assert_int_equal(belay_n_faults(context), 1);
+        told_clear();
+        belay_close(context);
+    }
+}
+
 /* ---- limits ---------------------------------------------------------------------------------------------------------- */
 
 static void expect_limit(int line, const char *what)
@@ -196,6 +213,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dtype_that_no_parameter_can_have_is_told_once),
+        cmocka_unit_test(a_forward_that_no_memory_holds_is_told_once),
         cmocka_unit_test(numbers_of_layers_have_limits_that_are_named),
         cmocka_unit_test(sizes_that_cannot_be_are_told_once_and_keep_nothing),
         cmocka_unit_test(one_allocation_that_fails_is_told_once),
