@@ -30,7 +30,8 @@ extern "C" {
  *
  * f64 is never cast.  Gradients go back through the casts, so that a leaf's gradient has the leaf's dtype.  What a
  * parameter was cast to is kept until the outermost region closes and used again while the parameter's values are the
- * same; a step of an optimizer or belay_tensor_write makes it stale.  A walk back casts nothing by itself; the backward
+ * same; a step of an optimizer or belay_tensor_write makes it stale.  Of memory that another library shares by DLPack, and
+ * may write unseen, no cast is kept.  A walk back casts nothing by itself; the backward
  * of a user's function runs under what its forward ran under.
  *
  * A small handle, as belay_scope is. */

@@ -34,7 +34,10 @@ BELAY_API struct DLManagedTensorVersioned *belay_tensor_to_dlpack_versioned(bela
  * memory of the host (kDLCPU, kDLCUDAHost, kDLROCMHost), at most 8 axes, strides of 0 and more (NULL: row-major), Belay's
  * dtypes in one lane, data aligned to their size.  A tensor that is flagged read only can be read by every operation and
  * written by none (life.read_only).
- * Faults: conf.missing, conf.value, place.host, type.dtype, shape.rank, shape.contract, size.overflow, mem.exhausted. */
+ * A struct is imported once: as long as its memory is held, a second import is conf.order.  (After that it is the
+ * producer's, who may have freed it.)  As everywhere in Belay, the sizes of a tensor that has no element have a product
+ * within 2^63 - 1, too, its empty axes left out or not.
+ * Faults: conf.missing, conf.value, conf.order, place.host, type.dtype, shape.rank, shape.contract, size.overflow, mem.exhausted. */
 BELAY_API belay_tensor belay_tensor_from_dlpack(belay_context *context, struct DLManagedTensor *managed);
 BELAY_API belay_tensor belay_tensor_from_dlpack_versioned(belay_context *context,
                                                           struct DLManagedTensorVersioned *managed);

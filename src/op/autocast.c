@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "op/op.h"
+#include "tensor/loan.h"
 
 /* ---- the weights that were cast -------------------------------------------------------------------------------------- */
 
@@ -144,7 +145,8 @@ static int wanted_dtype(belay_context *context, int op, const belay_tensor *tens
 static belay_tensor cast_one(belay_context *context, belay_tensor x, belay_dtype dtype)
 {
     const bl_slot *slot = bl_slot_get(context, x);
-    bool is_weight = slot->requires_grad && slot->node == 0 && slot->dtype == BELAY_F32;
+    bool is_weight = slot->requires_grad && slot->node == 0 && slot->dtype == BELAY_F32 &&
+                     !bl_loan_is_shared(slot->storage->loan); /* else it may be written with nobody told */
     belay_tensor y = is_weight ? weight_values(context, x, dtype) : cast_values(context, x, dtype);
     return bl_op_record_view(context, x, y, bl_grad_cast, NULL);
 }

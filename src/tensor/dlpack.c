@@ -300,8 +300,7 @@ static belay_tensor take_over(belay_context *context, belay_tensor tensor, void 
     const bl_slot *slot = bl_slot_get(context, tensor);
     if (slot == NULL)
         return (belay_tensor){0};
-    slot->storage->loan->end = end;
-    slot->storage->loan->owner = owner;
+    bl_loan_take_over(slot->storage->loan, end, owner);
     return tensor;
 }
 
@@ -319,11 +318,21 @@ static void end_versioned(void *owner)
         managed->deleter(managed);
 }
 
+/* A struct that was taken over is not the caller's any more: its deleter would be called twice. */
 static bool is_given(belay_context *context, const void *managed)
 {
+    bl_error error;
     if (managed == NULL)
-        bl_context_raise(context, BELAY_CONF_MISSING, "a tensor was to be imported from NULL");
-    return managed != NULL;
+        bl_error_set(&error, BELAY_CONF_MISSING, "a tensor was to be imported from NULL");
+    else if (bl_loan_is_of(managed))
+        bl_error_set(&error, BELAY_CONF_ORDER, "a tensor was to be imported by a struct that has been imported");
+    else
+        return true;
+    if (managed != NULL)
+        bl_error_advise(&error,
+                        "Use the tensor that the first import gave, or let the producer export another struct.");
+    bl_context_raise_error(context, &error);
+    return false;
 }
 
 belay_tensor belay_tensor_from_dlpack(belay_context *context, struct DLManagedTensor *managed)

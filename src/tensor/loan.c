@@ -14,6 +14,44 @@ bl_loan *bl_loan_new(bool is_read_only)
     return loan;
 }
 
+/* All that have an owner, of all contexts; guarded as the table of contexts is. */
+static bl_loan *owned;
+
+void bl_loan_take_over(bl_loan *loan, void (*end)(void *owner), void *owner)
+{
+    loan->end = end;
+    loan->owner = owner;
+    bl_context_table_hold(true);
+    loan->next = owned;
+    if (owned != NULL)
+        owned->previous = loan;
+    owned = loan;
+    bl_context_table_hold(false);
+}
+
+/* Before the owner is told: it may lend the same again. */
+static void leave_owner(const bl_loan *loan)
+{
+    bl_context_table_hold(true);
+    if (loan->previous != NULL)
+        loan->previous->next = loan->next;
+    else
+        owned = loan->next;
+    if (loan->next != NULL)
+        loan->next->previous = loan->previous;
+    bl_context_table_hold(false);
+}
+
+bool bl_loan_is_of(const void *owner)
+{
+    bl_context_table_hold(true);
+    const bl_loan *loan = owned;
+    while (loan != NULL && loan->owner != owner)
+        loan = loan->next;
+    bl_context_table_hold(false);
+    return loan != NULL;
+}
+
 bl_loan *bl_loan_hold(bl_storage *storage)
 {
     if (storage->loan == NULL) {
@@ -30,10 +68,12 @@ void bl_loan_release(bl_loan *loan)
 {
     if (__atomic_sub_fetch(&loan->holders, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    if (loan->end != NULL)
+    if (loan->end != NULL) {
+        leave_owner(loan);
         loan->end(loan->owner);
-    else if (!loan->is_guest)
+    } else if (!loan->is_guest) {
         bl_left_give(&loan->left);
+    }
     bl_free(loan);
 }
 

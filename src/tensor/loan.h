@@ -14,11 +14,16 @@ typedef struct bl_loan {
     bool is_guest, is_read_only;
     void (*end)(void *owner); /* of a guest, NULL: nobody wants to hear of it */
     void *owner;
-    bl_left left; /* of ours, once its exports have outlived it */
+    struct bl_loan *next, *previous; /* of those that have an owner */
+    bl_left left;                    /* of ours, once its exports have outlived it */
 } bl_loan;
 
-/* The loan of guest memory, held once; NULL when memory ends.  `end` is set when the caller has taken the memory over. */
+/* The loan of guest memory, held once, of no owner yet; NULL when memory ends. */
 BL_MUST_USE bl_loan *bl_loan_new(bool is_read_only);
+/* The memory is ours to give back from now on: `owner` is told by `end`, once. */
+void bl_loan_take_over(bl_loan *loan, void (*end)(void *owner), void *owner);
+/* Whether memory of that owner is on loan, in any context or by an export of it. */
+bool bl_loan_is_of(const void *owner);
 /* Another hold, on the loan that a storage has or gets now; NULL when memory ends. */
 BL_MUST_USE bl_loan *bl_loan_hold(bl_storage *storage);
 /* Lets go of one hold, on any thread; with the last the memory goes. */
@@ -28,6 +33,11 @@ void bl_loan_release(bl_loan *loan);
 bool bl_loan_keep(belay_context *context, bl_storage *storage);
 
 static inline bool bl_loan_is_read_only(const bl_loan *loan) { return BL_UNLIKELY(loan != NULL) && loan->is_read_only; }
+/* Whether another library may write the memory unseen. */
+static inline bool bl_loan_is_shared(const bl_loan *loan)
+{
+    return BL_UNLIKELY(loan != NULL) && (loan->is_guest || __atomic_load_n(&loan->holders, __ATOMIC_ACQUIRE) > 1);
+}
 /* life.read_only: a tensor over such a loan was to be written. */
 belay_code bl_loan_refuse_write(belay_context *context, const bl_slot *slot);
 /* Its headline: "scores [4] f32 was to be written, ...". */

@@ -10,6 +10,8 @@
 
 #include <belay/amp.h>
 #include <belay/devices.h>
+#include <belay/dlpack.h>
+#include <belay/dlpack_abi.h>
 #include <belay/nn.h>
 
 #include "tensor/context.h"
@@ -196,6 +198,27 @@ static void a_region_may_hold_many_backwards(void **state)
     told_close(context);
 }
 
+/* Its owner writes it with nobody told. */
+static void a_weight_that_another_library_shares_is_cast_anew(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    float got[4];
+    belay_tensor x = belay_ones(context, BELAY_F32, belay_shape2(4, 1)), none = {0};
+    belay_tensor w = belay_tensor_requires_grad_set(belay_ones(context, BELAY_F32, belay_shape2(1, 1)), true);
+    DLManagedTensor *shared = belay_tensor_to_dlpack(w);
+    float *value = shared->dl_tensor.data;
+    belay_autocast cast = belay_autocast_open(context, BELAY_BF16);
+    for (int i = 1; i <= 3; i++) {
+        *value = (float)i;
+        told_read(belay_cast(belay_linear(x, w, none), BELAY_F32), got, 4);
+        assert_true(got[0] == (float)i && got[3] == (float)i);
+    }
+    belay_autocast_close(cast);
+    shared->deleter(shared);
+    told_close(context);
+}
+
 static void sixteen_bit_products_add_up_in_f32(void **state)
 {
     (void)state;
@@ -314,6 +337,7 @@ int main(void)
         cmocka_unit_test(operands_that_differ_become_the_widest_and_f64_is_let_alone),
         cmocka_unit_test(a_weight_is_cast_once_in_a_region_until_it_changes),
         cmocka_unit_test(a_region_may_hold_many_backwards),
+        cmocka_unit_test(a_weight_that_another_library_shares_is_cast_anew),
         cmocka_unit_test(sixteen_bit_products_add_up_in_f32),
         cmocka_unit_test(a_fault_reads_as_without_autocast),
         cmocka_unit_test(a_function_walks_back_under_what_its_forward_ran_under),

@@ -366,6 +366,11 @@ static void of_minus_one_axis(lender *l) { l->plain.dl_tensor.ndim = -1; }
 static void without_shape(lender *l) { l->plain.dl_tensor.shape = NULL; }
 static void of_negative_size(lender *l) { l->shape[1] = -3; }
 static void of_too_many_elements(lender *l) { l->shape[0] = INT64_MAX / 4, l->shape[1] = 2; }
+static void without_elements_of_too_many(lender *l)
+{
+    l->plain.dl_tensor.ndim = 3;
+    l->shape[0] = 0, l->shape[1] = l->shape[2] = INT64_MAX;
+}
 static void with_a_negative_stride(lender *l) { l->stride[1] = -1; }
 static void with_a_huge_stride(lender *l) { l->stride[0] = INT64_MAX / 2; }
 static void without_data(lender *l) { l->plain.dl_tensor.data = NULL; }
@@ -393,6 +398,9 @@ static const refusal refusals[] = {
     {of_negative_size, "a tensor of shape [2, -3] has a negative size (shape.contract)", "", NULL},
     {of_too_many_elements, "a tensor of shape [2305843009213693951, 2] has more bytes than 2^63 - 1 (size.overflow)",
      "", NULL},
+    {without_elements_of_too_many,
+     "a tensor of shape [0, 9223372036854775807, 9223372036854775807] has more bytes than 2^63 - 1 (size.overflow)", "",
+     NULL},
     {with_a_negative_stride, "axis 1 has stride -1: Belay walks forward only (shape.contract)", "",
      "Copy it first: numpy.ascontiguousarray(array) in NumPy."},
     {with_a_huge_stride, "a tensor of shape [2, 3] spans more bytes than 2^63 - 1 by its strides (size.overflow)", "",
@@ -462,6 +470,39 @@ static void no_tensor_and_another_version_are_refused(void **state)
 }
 
 BELAY_KERNEL(overwrite, "N: -> y[N]", work, i) { BELAY_AT1(float, belay_view_of(work, 0), i) = 0; }
+
+/* By either struct, in any context, and while only an export of the import holds the memory. */
+static void a_struct_is_imported_once(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    lender l;
+    lend(&l);
+    belay_scope scope = belay_scope_open(context);
+    belay_tensor x = belay_tensor_from_dlpack(context, &l.plain);
+    DLManagedTensor *again = belay_tensor_to_dlpack(x);
+    belay_context *other = belay_open(&(belay_options){.log = told_remember, .no_journal = true});
+    belay_context *contexts[] = {context, other, context};
+    for (int i = 0; i < 3; i++) {
+        if (i == 2)
+            belay_scope_close(scope);
+        assert_true(belay_tensor_is_nil(belay_tensor_from_dlpack(contexts[i], &l.plain)));
+        told_expect("belay: a tensor was to be imported by a struct that has been imported (conf.order)\n"
+                    "    called at: test_dlpack.c:%d\n" TOLD_START
+                    "    try: Use the tensor that the first import gave, or let the producer export another struct.\n",
+                    __LINE__ - 4);
+    }
+    assert_int_equal(l.n_ended, 0);
+    again->deleter(again);
+    assert_int_equal(l.n_ended, 1);
+    lend(&l); /* the same place in memory, another loan */
+    x = belay_tensor_from_dlpack(context, &l.plain);
+    assert_false(belay_tensor_is_nil(x));
+    told_expect("%s", "");
+    belay_close(other);
+    belay_close(context);
+    assert_int_equal(l.n_ended, 1);
+}
 
 static void what_was_lent_to_be_read_is_never_written(void **state)
 {
@@ -545,6 +586,7 @@ int main(void)
         cmocka_unit_test(an_import_on_a_device_context_lies_on_cpu),
         cmocka_unit_test(every_field_is_checked_before_it_is_used),
         cmocka_unit_test(no_tensor_and_another_version_are_refused),
+        cmocka_unit_test(a_struct_is_imported_once),
         cmocka_unit_test(what_was_lent_to_be_read_is_never_written),
         cmocka_unit_test(memory_that_ends_takes_nothing_over),
     };
