@@ -1,35 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text classifiers and the MLP: names and layouts as PyTorch's, what they compute, what they refuse, and what happens
  * when memory ends. */
-#include "support/told.h"
+#include "nn/expect.h"
 
-#include <belay/nn.h>
 #include <belay/optim.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "base/memory.h"
-
-typedef struct named {
-    const char *name;
-    belay_shape shape;
-} named;
-
-static void expect_parameters(const belay_module *module, const named *wanted, int n)
-{
-    assert_int_equal(belay_module_n_parameters(module), n);
-    for (int i = 0; i < n; i++) {
-        belay_tensor p = belay_module_parameter(module, i);
-        belay_shape has = belay_tensor_shape(p);
-        assert_string_equal(belay_module_parameter_name(module, i), wanted[i].name);
-        assert_string_equal(belay_tensor_name(p), wanted[i].name);
-        assert_int_equal(has.rank, wanted[i].shape.rank);
-        assert_memory_equal(has.size, wanted[i].shape.size, sizeof has.size);
-        assert_true(belay_tensor_requires_grad(p));
-    }
-}
 
 static void parameters_have_names_order_and_layouts_of_pytorch(void **state)
 {
@@ -269,20 +247,14 @@ static void options_out_of_range_are_named(void **state)
         "a map module was made without its function (conf.value)\n",
         "hidden of lstm is 4611686018427387903: four times that is above 2^63 - 1 (size.overflow)\n",
     };
-    for (int i = 0; i < (int)(sizeof words / sizeof words[0]); i++) {
-        belay_context *context = told_open();
-        assert_true(belay_module_is_nil(refused_module(context, i)));
-        assert_non_null(strstr(told(), words[i]));
-        assert_int_equal(belay_n_faults(context), 1);
-        assert_int_not_equal(belay_close(context), 0);
-    }
+    expect_refusals(refused_module, words, (int)(sizeof words / sizeof words[0]));
 }
 
 /* Builds a model and an optimizer and trains one step; whether all of it went well. */
-static bool job(belay_text_model kind)
+static bool job(int kind)
 {
     belay_context *context = belay_open(&(belay_options){.log = told_remember, .no_journal = true, .threads = 2});
-    belay_module *model = small_model(context, kind);
+    belay_module *model = small_model(context, (belay_text_model)kind);
     belay_optimizer *adam = belay_adam(model, &(belay_adam_options){.lr = 0.01});
     double loss = belay_is_open(context) ? train_step(context, model, adam) : (double)NAN;
     bool is_whole = !belay_module_is_nil(model) && loss > 0;
@@ -292,20 +264,8 @@ static bool job(belay_text_model kind)
 static void every_failing_allocation_is_a_named_fault(void **state)
 {
     (void)state;
-    for (int kind = BELAY_TEXT_LSTM; kind <= BELAY_TEXT_MEAN; kind++) {
-        bool was_reached = true;
-        for (int64_t n = 0; was_reached; n++) {
-            told_clear();
-            bl_memory_fail_at(n);
-            bool went_well = job((belay_text_model)kind);
-            was_reached = bl_memory_failed();
-            bl_memory_fail_at(-1);
-            if (was_reached && !went_well && strstr(told(), "mem.exhausted") == NULL)
-                fail_msg("model %d: allocation %lld failed without a word: %s", kind, (long long)n, told());
-            if (!was_reached)
-                assert_true(went_well);
-        }
-    }
+    expect_exhaustion_is_told(job, BELAY_TEXT_LSTM);
+    expect_exhaustion_is_told(job, BELAY_TEXT_MEAN);
 }
 
 int main(void)

@@ -1,34 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head attention, the decoder block and GPT-2: names and layouts as PyTorch's and Hugging Face's, what they
  * compute, what they refuse, and what happens when memory ends. */
-#include "support/told.h"
+#include "nn/expect.h"
 
-#include <belay/nn.h>
 #include <belay/optim.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "base/memory.h"
-
-typedef struct named {
-    const char *name;
-    belay_shape shape;
-} named;
-
-static void expect_parameters(const belay_module *module, const named *wanted, int n)
-{
-    assert_int_equal(belay_module_n_parameters(module), n);
-    for (int i = 0; i < n; i++) {
-        belay_tensor p = belay_module_parameter(module, i);
-        belay_shape has = belay_tensor_shape(p);
-        assert_string_equal(belay_module_parameter_name(module, i), wanted[i].name);
-        assert_int_equal(has.rank, wanted[i].shape.rank);
-        assert_memory_equal(has.size, wanted[i].shape.size, sizeof has.size);
-        assert_true(belay_tensor_requires_grad(p));
-    }
-}
 
 static void parameters_have_the_names_order_and_layouts_of_pytorch_and_hugging_face(void **state)
 {
@@ -395,18 +374,13 @@ static void options_out_of_range_are_named(void **state)
         "vocabulary of gpt2 is -5: it must be at least 1 (conf.value)\n",
         "dropout of gpt2 is 1, outside [0, 1) (conf.value)\n",
     };
-    for (int i = 0; i < (int)(sizeof words / sizeof words[0]); i++) {
-        belay_context *context = told_open();
-        assert_true(belay_module_is_nil(refused_module(context, i)));
-        assert_ptr_equal(strstr(told(), words[i]), told() + strlen("belay: "));
-        assert_int_equal(belay_n_faults(context), 1);
-        assert_int_not_equal(belay_close(context), 0);
-    }
+    expect_refusals(refused_module, words, (int)(sizeof words / sizeof words[0]));
 }
 
 /* Builds a model and an optimizer and trains one step; whether all of it went well. */
-static bool job(void)
+static bool job(int kind)
 {
+    (void)kind;
     belay_context *context = belay_open(&(belay_options){.log = told_remember, .no_journal = true, .threads = 2});
     belay_module *model = small_gpt2(context, 0.1);
     belay_optimizer *adam = belay_adamw(model, &(belay_adam_options){.lr = 0.01});
@@ -418,18 +392,7 @@ static bool job(void)
 static void every_failing_allocation_is_a_named_fault(void **state)
 {
     (void)state;
-    bool was_reached = true;
-    for (int64_t n = 0; was_reached; n++) {
-        told_clear();
-        bl_memory_fail_at(n);
-        bool went_well = job();
-        was_reached = bl_memory_failed();
-        bl_memory_fail_at(-1);
-        if (was_reached && !went_well && strstr(told(), "mem.exhausted") == NULL)
-            fail_msg("allocation %lld failed without a word: %s", (long long)n, told());
-        if (!was_reached)
-            assert_true(went_well);
-    }
+    expect_exhaustion_is_told(job, 0);
 }
 
 int main(void)
