@@ -22,7 +22,8 @@ void bl_survey_describe(const bl_survey *survey, const belay_shape *shape, bl_te
 void bl_survey_range(const bl_survey *survey, bl_text *out);
 
 /* Non-finite tracing, after a launch: an op whose inputs were finite and whose result is not is num.nonfinite; under a
- * loss scale it is no fault, and the first of a window is kept for the report of its overflow. */
+ * loss scale it is no fault, and the first of a window is kept for what is told of its step: run.overflow, or num.traced
+ * where that was applied. */
 void bl_nonfinite_look(const bl_call *call);
 
 #endif
