@@ -109,7 +109,7 @@ typedef struct belay_batch_norm_options {
  * they read as before.  What is written into them meanwhile is kept.  That differs from PyTorch, which keeps what a bad
  * batch did to them.  They may be views, without elements in common.
  * Faults: conf.value, conf.missing, life.read_only; num.nonfinite when a statistic would be Inf or NaN, which refuses
- * the step and leaves that channel's as they were.
+ * the step and leaves that channel's as they were; under autocast an Inf or NaN in x is an overflow, as everywhere.
  * Ioffe and Szegedy, "Batch Normalization" (2015). */
 BELAY_API belay_tensor belay_batch_norm(belay_tensor x, belay_tensor running_mean, belay_tensor running_var,
                                         belay_tensor weight, belay_tensor bias,

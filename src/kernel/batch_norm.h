@@ -93,7 +93,8 @@ BL_FN void BL_(batch_norm_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
 
 /* mean[C] var[C] running_mean[C] running_var[C] n_tracked[1]? -> next_mean[C] next_var[C]; f[0] = momentum, f[1] makes the
  * variance unbiased; n_tracked: the batches so far and this one; i[0] = it is their mean that runs.  A channel whose
- * statistics would not be finite keeps what it has, and is noted with the bits of what it would have had. */
+ * statistics would not be finite keeps what it has, and is noted with the bits of what it would have had; with i[1] not
+ * where x itself was not finite, for that is an overflow, which the gradients tell. */
 BL_FN void BL_(batch_track)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
     if (!BL_ROW_LEADER)
@@ -108,9 +109,10 @@ BL_FN void BL_(batch_track)(const bl_launch *l, int64_t row, bl_bad *bad)
     BL_STORE(next_var, row, old * BL_LOAD(BL_PTR(BL_T, 3), row) + new_ * var);
     BL_REAL made[2] = {BL_LOAD(next_mean, row), BL_LOAD(next_var, row)};
     bool is_finite[2] = {made[0] - made[0] == 0, made[1] - made[1] == 0};
+    bool is_overflow = l->params.i[1] != 0 && !(BL_PTR(double, 0)[row] - BL_PTR(double, 0)[row] == 0);
     if (!is_count && row == 0)
         bl_bad_note(bad, BELAY_CONF_VALUE, 4, 0, tracked[0], 0);
-    else if (!is_finite[0] || !is_finite[1])
+    else if (!is_overflow && (!is_finite[0] || !is_finite[1]))
         bl_bad_note(bad, BELAY_NUM_NONFINITE, is_finite[0] ? 3 : 2, row,
                     bl_bits_of_float((float)made[is_finite[0] ? 1 : 0]), 0);
     if (is_count && is_finite[0] && is_finite[1])
@@ -140,7 +142,7 @@ BL_ROW(LANE, batch_track, FLOAT,
        .signature =
            "C: mean:f64[C] var:f64[C] running_mean[C] running_var[C] n_tracked:i64[1]? -> next_mean[C] next_var[C]",
        .domain = {0.25, 2}, .tolerance = BL_TOLERANCE_SUM, .internal = true,
-       .options = "f[0] = momentum, f[1] = n / (n - 1), i[0] = the mean over all batches",
+       .options = "f[0] = momentum, f[1] = n / (n - 1), i[0] = the mean over all batches, i[1] = under autocast",
        .formula = "(1 - f) running + f batch", .says = "What running statistics become by one more batch.")
 
 #endif

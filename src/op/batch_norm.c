@@ -5,6 +5,8 @@
 
 #include <inttypes.h>
 
+#include <belay/amp.h>
+
 #include "op/op.h"
 #include "tensor/advance.h"
 #include "tensor/loan.h"
@@ -169,6 +171,7 @@ static bool track(const batch_norm *a, const belay_tensor stats[2])
     call.in[4] = is_given(a, N_TRACKED) ? bl_launch_reshape(a->context, count, &flat) : count;
     call.shown[4] = tensor_of(a, N_TRACKED);
     call.params.i[0] = a->options.cumulative;
+    call.params.i[1] = belay_autocast_get(a->context) != BELAY_F32;
     call.params.f[0] = a->options.momentum > 0 ? a->options.momentum : 0.1;
     call.params.f[1] = n / (n - 1);
     return bl_launch_run(&call) && (!is_given(a, N_TRACKED) || wait_for_step(a, N_TRACKED, count)) &&
