@@ -7,18 +7,7 @@ set -Eeuo pipefail
 build=$1
 readme=$PWD/README.md
 work=$(mktemp -d)
-# A record of an installation of the user's own stays as it is.
-for record in install_manifest.txt install_folders.txt; do
-    [ ! -e "$build/$record" ] || cp "$build/$record" "$work/$record.kept"
-done
-leave() {
-    for record in install_manifest.txt install_folders.txt; do
-        rm -f "$build/$record"
-        [ ! -e "$work/$record.kept" ] || cp "$work/$record.kept" "$build/$record"
-    done
-    rm -rf "$work"
-}
-trap leave EXIT
+. tests/house/records.bash
 step='installing'
 trap 'echo "failed while $step"' ERR
 quietly() { "$@" >"$work/said" 2>&1 || { cat "$work/said"; false; }; }

@@ -6,17 +6,7 @@
 set -Eeuo pipefail
 build=$1
 work=$(mktemp -d)
-for record in install_manifest.txt install_folders.txt; do
-    [ ! -e "$build/$record" ] || mv "$build/$record" "$work/$record.kept"
-done
-leave() {
-    for record in install_manifest.txt install_folders.txt; do
-        rm -f "$build/$record"
-        [ ! -e "$work/$record.kept" ] || mv "$work/$record.kept" "$build/$record"
-    done
-    rm -rf "$work"
-}
-trap leave EXIT
+. tests/house/records.bash
 step=''
 trap 'echo "failed while $step"' ERR
 put() { DESTDIR=$1 cmake --install "$build" --prefix "$2" >"$work/said" 2>&1 || { cat "$work/said"; false; }; }
