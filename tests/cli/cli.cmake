@@ -27,3 +27,9 @@ add_executable(cli_peer ${CMAKE_CURRENT_SOURCE_DIR}/cli/peer.c)
 target_link_libraries(cli_peer PRIVATE belay_cli_parts PkgConfig::cmocka)
 add_test(NAME cli/peer COMMAND cli_peer)
 set_tests_properties(cli/peer PROPERTIES LABELS cli TIMEOUT 600 ENVIRONMENT "${belay_test_environment}")
+
+# What `belay bench` times beside its jobs.
+add_executable(cli_bench ${CMAKE_CURRENT_SOURCE_DIR}/cli/bench.c)
+target_link_libraries(cli_bench PRIVATE belay_cli_parts PkgConfig::cmocka)
+add_test(NAME cli/bench COMMAND cli_bench)
+set_tests_properties(cli/bench PROPERTIES LABELS cli TIMEOUT 600 ENVIRONMENT "${belay_test_environment}")
