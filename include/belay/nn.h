@@ -274,11 +274,12 @@ typedef struct belay_conv_module_options {
     int64_t in, out;                            /* required: channels */
     int64_t kernel[2];                          /* required; conv1d uses the first of each of these */
     int64_t stride[2], padding[2], dilation[2]; /* as belay_conv_options */
+    int64_t groups;                             /* 0: 1; divides in and out */
     bool no_bias;
     belay_dtype dtype;
 } belay_conv_module_options;
-/* [batch, in, time] -> [batch, out, positions], and with rows and columns.  weight [out, in, kernel ...] and bias [out]
- * from U(-1/sqrt(n), 1/sqrt(n)), n = in times the kernel's taps. */
+/* [batch, in, time] -> [batch, out, positions], and with rows and columns.  weight [out, in / groups, kernel ...] and
+ * bias [out] from U(-1/sqrt(n), 1/sqrt(n)), n = in / groups times the kernel's taps. */
 BELAY_API belay_module *belay_conv1d_module(belay_context *context, const belay_conv_module_options *options);
 BELAY_API belay_module *belay_conv2d_module(belay_context *context, const belay_conv_module_options *options);
 
@@ -294,12 +295,13 @@ typedef struct belay_multihead_attention_module_options {
     int64_t embed, heads; /* required; heads divides embed */
     bool causal;          /* no position sees those behind it */
     bool no_bias;
+    double dropout; /* of the probabilities, in training */
     belay_dtype dtype;
 } belay_multihead_attention_module_options;
 /* As nn.MultiheadAttention with batch_first: x [batch, time, embed] attends to itself -> [batch, time, embed].
  * in_proj_weight [3 embed, embed] from U(-sqrt(3 / (2 embed)), sqrt(3 / (2 embed))), in_proj_bias [3 embed] of zeros,
- * out_proj.weight [embed, embed] from U(-1/sqrt(embed), 1/sqrt(embed)), out_proj.bias [embed] of zeros.  Nothing is
- * dropped of the probabilities, which are never all in memory. */
+ * out_proj.weight [embed, embed] from U(-1/sqrt(embed), 1/sqrt(embed)), out_proj.bias [embed] of zeros.  The
+ * probabilities are never all in memory. */
 BELAY_API belay_module *belay_multihead_attention_module(belay_context *context,
                                                          const belay_multihead_attention_module_options *options);
 /* The same with queries, keys and values of their own: [batch, queries, embed], [batch, keys, embed] twice. */
@@ -310,7 +312,7 @@ typedef struct belay_transformer_block_module_options {
     int64_t width, heads; /* required; heads divides width */
     int64_t hidden;       /* of the layers behind the attention; 0: 4 width */
     int64_t layers;       /* blocks of the model, by which c_proj starts smaller; 0: 1 */
-    double dropout;       /* of what is added to x */
+    double dropout;       /* of the attention's probabilities and of what is added to x */
     double eps;           /* of the norms; 0: 1e-5 */
     belay_dtype dtype;
 } belay_transformer_block_module_options;
@@ -327,7 +329,7 @@ typedef struct belay_gpt2_options {
     int64_t layers;     /* 0: 12; the most are 4096 */
     int64_t heads;      /* 0: 12; divides width */
     int64_t width;      /* 0: 768 */
-    double dropout;     /* of the embeddings and of what blocks add; 0: none */
+    double dropout;     /* of the embeddings, of attention's probabilities and of what blocks add; 0: none */
     belay_dtype dtype;
 } belay_gpt2_options;
 /* GPT-2, by default the one of 124M parameters: ids [batch, time] of any integer dtype -> logits [batch, time,

@@ -218,14 +218,15 @@ BELAY_API belay_tensor belay_bmm(belay_tensor a, belay_tensor b);
 /* ---- attention ------------------------------------------------------------------------------------------------------- */
 
 typedef struct belay_attention_options {
-    bool causal;  /* row t of q sees the keys 0 to t, as PyTorch's is_causal */
-    double scale; /* 0: 1 / sqrt(width) */
+    bool causal;    /* row t of q sees the keys 0 to t, as PyTorch's is_causal */
+    double scale;   /* 0: 1 / sqrt(width) */
+    double dropout; /* chance in [0, 1) to drop a probability, as belay_dropout does: for training alone */
 } belay_attention_options;
 
 /* softmax(scale q k^T) v for each head: q [..., queries, width], k [..., keys, width], v [..., keys, out], with equal
  * leading axes ([batch, heads]): [..., queries, out].  Without keys: zeros.  No [queries, keys] matrix is kept, neither
- * forward nor backward.  Vaswani et al. (2017); by blocks as Dao et al., "FlashAttention" (2022).  Fault: conf.value for
- * a scale that is not finite. */
+ * forward nor backward, nor is what was dropped: it is drawn again.  Vaswani et al. (2017); by blocks as Dao et al.,
+ * "FlashAttention" (2022).  Fault: conf.value. */
 BELAY_API belay_tensor belay_attention(belay_tensor q, belay_tensor k, belay_tensor v,
                                        const belay_attention_options *options);
 
@@ -236,16 +237,19 @@ typedef struct belay_conv_options {
     int64_t stride[2];   /* 0: 1 */
     int64_t padding[2];  /* zeros on each side */
     int64_t dilation[2]; /* between the taps; 0: 1 */
+    int64_t groups;      /* that the channels are cut into, in and out: each sees its own; 0: 1 */
 } belay_conv_options;
 
-/* x [batch, in, time], weight [out, in, kernel], bias [out] or nil -> [batch, out, positions], where positions =
+/* x [batch, in, time], weight [out, in / groups, kernel], bias [out] or nil -> [batch, out, positions], where positions =
  * (time + 2 padding - dilation (kernel - 1) - 1) / stride + 1, rounded down:
- *   y[b, o, p] = bias[o] + sum over c and k of weight[o, c, k] x[b, c, p stride - padding + k dilation].
+ *   y[b, o, p] = bias[o] + sum over c and k of weight[o, c, k] x[b, first + c, p stride - padding + k dilation],
+ * where `first` is the first channel of o's group, the o / (out / groups)-th; as many groups as channels is depthwise.
  * As products over columns of at most 2^20 elements (or in times the kernel's, where that is more) at a time: Chellapilla,
  * Puri and Simard (2006).  Faults: shape.rank, shape.contract (also where no window fits), type.dtype, conf.value. */
 BELAY_API belay_tensor belay_conv1d(belay_tensor x, belay_tensor weight, belay_tensor bias,
                                     const belay_conv_options *options);
-/* The same over rows and columns: x [batch, in, rows, columns], weight [out, in, kernel rows, kernel columns]. */
+/* The same over rows and columns: x [batch, in, rows, columns], weight [out, in / groups, kernel rows, kernel
+ * columns]. */
 BELAY_API belay_tensor belay_conv2d(belay_tensor x, belay_tensor weight, belay_tensor bias,
                                     const belay_conv_options *options);
 

@@ -40,13 +40,24 @@ static bool axes_are_legal(belay_context *context, const char *maker, const char
     return true;
 }
 
+static bool groups_are_legal(belay_context *context, const char *maker, const belay_conv_module_options *o)
+{
+    if (o->groups == 0 || (o->groups > 0 && o->in % o->groups == 0 && o->out % o->groups == 0))
+        return true;
+    bl_context_raise(context, BELAY_CONF_VALUE,
+                     o->groups < 0 ? "groups of %s is %lld: it must be at least 0"
+                                   : "groups of %s is %lld, which does not divide %lld channels in and %lld out",
+                     maker, (long long)o->groups, (long long)o->in, (long long)o->out);
+    return false;
+}
+
 static bool conv_is_legal(belay_context *context, const char *maker, int n, const belay_conv_module_options *o)
 {
     return bl_module_needs(context, maker, "in", o->in) && bl_module_needs(context, maker, "out", o->out) &&
            axes_are_legal(context, maker, "kernel", o->kernel, n, 1) &&
            axes_are_legal(context, maker, "stride", o->stride, n, 0) &&
            axes_are_legal(context, maker, "padding", o->padding, n, 0) &&
-           axes_are_legal(context, maker, "dilation", o->dilation, n, 0);
+           axes_are_legal(context, maker, "dilation", o->dilation, n, 0) && groups_are_legal(context, maker, o);
 }
 
 /* The maker of both: n axes slide. */
@@ -57,7 +68,8 @@ static belay_module *make_conv(belay_context *context, const belay_module_kind *
     const belay_conv_module_options *o = options != NULL ? options : &none;
     if (!belay_is_open(context) || !conv_is_legal(context, kind->name, n, o))
         return bl_module_nil();
-    const int64_t taps[] = {o->in, o->kernel[0], n == 2 ? o->kernel[1] : 1};
+    const int64_t groups = o->groups != 0 ? o->groups : 1, in = o->in / groups;
+    const int64_t taps[] = {in, o->kernel[0], n == 2 ? o->kernel[1] : 1};
     int64_t fan_in;
     if (!bl_checked_product(taps, 3, &fan_in)) {
         bl_context_raise(context, BELAY_SIZE_OVERFLOW, "in of %s times its kernel is above 2^63 - 1", kind->name);
@@ -72,9 +84,10 @@ static belay_module *make_conv(belay_context *context, const belay_module_kind *
         self->options.padding[k] = o->padding[k];
         self->options.dilation[k] = o->dilation[k];
     }
+    self->options.groups = groups;
     double bound = 1 / sqrt((double)fan_in); /* what kaiming_uniform with a = sqrt(5) comes to */
     belay_init init = {BELAY_INIT_UNIFORM, -bound, bound};
-    belay_shape shape = {2 + n, {o->out, o->in, o->kernel[0], o->kernel[1]}};
+    belay_shape shape = {2 + n, {o->out, in, o->kernel[0], o->kernel[1]}};
     self->weight = belay_module_add_parameter(module, "weight", o->dtype, shape, init);
     if (!o->no_bias)
         self->bias = belay_module_add_parameter(module, "bias", o->dtype, belay_shape1(o->out), init);

@@ -4,7 +4,9 @@
  * Columns of a whole batch are never in memory.  A panel is some whole images, or, where one image has more than
  * PANEL elements of columns, some positions of one: at most max(PANEL, in times the kernel's taps) elements at a time, and
  * as many again on the way back.  Panels follow from sizes alone, so that bits do not depend on threads.  The columns are
- * laid out a second time for the gradient of the weight, rather than kept. */
+ * laid out a second time for the gradient of the weight, rather than kept.
+ *
+ * With groups the rows of columns, of the weight and of y lie group by group: each image is one batch of products. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -20,7 +22,7 @@ enum { PANEL = 1 << 20 };
 
 /* One application; axes 0 and 1 are rows and columns, conv1d has one row. */
 typedef struct conv {
-    int64_t batch, in, out;
+    int64_t batch, in, out, groups;
     int64_t size[2], positions[2];
     bl_slide window[2];
     int64_t taps;                  /* of all channels: in times the kernel's */
@@ -35,7 +37,7 @@ typedef struct pass {
     const conv *conv;
     bool is_backward;
     belay_tensor x;      /* [batch, in, rows, columns] */
-    belay_tensor weight; /* [1, out, taps] */
+    belay_tensor weight; /* [groups, out / groups, taps / groups] */
     belay_tensor y;      /* [batch, out, positions]: the result, or its gradient */
     bool has_bias;       /* the result starts with it */
     belay_tensor g_x;    /* as x; nil: not wanted */
@@ -135,6 +137,37 @@ static bool each_panel(const pass *p, bool (*run)(const pass *p, const panel *at
     return true;
 }
 
+/* Image i of [images, rows, n], group by group: [groups, rows / groups, n]. */
+static belay_tensor grouped(const pass *p, belay_tensor all, int64_t i)
+{
+    belay_shape s = belay_tensor_shape(all);
+    belay_tensor one = bl_view_slice(p->context, all, 0, i, i + 1, 1);
+    return reshaped(p, one, belay_shape3(p->conv->groups, s.size[1] / p->conv->groups, s.size[2]));
+}
+
+/* into (+)= weight times `in`, both contiguous [images, rows, n]: at once without groups. */
+static bool weigh(const pass *p, bool weight_transposed, belay_tensor in, belay_tensor into, bool add)
+{
+    bool done = !belay_tensor_is_nil(in) && !belay_tensor_is_nil(into);
+    if (done && p->conv->groups == 1)
+        return !belay_tensor_is_nil(product(p, p->weight, weight_transposed, in, false, into, add));
+    for (int64_t i = 0; done && i < belay_tensor_shape(in).size[0]; i++) {
+        belay_tensor from = grouped(p, in, i), to = grouped(p, into, i);
+        done = !belay_tensor_is_nil(to) &&
+               !belay_tensor_is_nil(product(p, p->weight, weight_transposed, from, false, to, add));
+        bl_tensor_drop(p->context, from);
+        bl_tensor_drop(p->context, to);
+    }
+    return done;
+}
+
+/* A temporary at x's place. */
+static belay_tensor scratch(const pass *p, belay_shape shape)
+{
+    const bl_slot *x = bl_slot_get(p->context, p->x);
+    return bl_tensor_new_on(p->context, x->storage->place, p->conv->dtype, &shape, NULL);
+}
+
 /* ---- forward */
 
 static bool forward_panel(const pass *p, const panel *at)
@@ -142,12 +175,10 @@ static bool forward_panel(const pass *p, const panel *at)
     belay_tensor columns = columns_of(p, at), y = part_of_y(p, at), run = {0};
     bool done = !belay_tensor_is_nil(columns) && !belay_tensor_is_nil(y);
     if (done && is_whole(p, at)) {
-        done = !belay_tensor_is_nil(product(p, p->weight, false, columns, false, y, p->has_bias));
+        done = weigh(p, false, columns, y, p->has_bias);
     } else if (done) {
-        belay_tensor start = p->has_bias ? bl_launch_copy(p->context, y) : (belay_tensor){0};
-        if (!p->has_bias || !belay_tensor_is_nil(start))
-            run = product(p, p->weight, false, columns, false, start, p->has_bias);
-        done = !belay_tensor_is_nil(run) && bl_launch_move(p->context, y, run);
+        run = p->has_bias ? bl_launch_copy(p->context, y) : scratch(p, belay_shape3(1, p->conv->out, at->n));
+        done = weigh(p, false, columns, run, p->has_bias) && bl_launch_move(p->context, y, run);
     }
     bl_tensor_drop(p->context, columns);
     bl_tensor_drop(p->context, run);
@@ -163,11 +194,13 @@ static bool start_with_bias(const pass *p, belay_tensor bias)
     return bl_launch_move(p->context, p->y, spread);
 }
 
+static belay_shape matrix_of(const conv *c) { return belay_shape3(c->groups, c->out / c->groups, c->taps / c->groups); }
+
 /* The pass without what it writes. */
 static pass pass_over(belay_function_call *call, const conv *c, const belay_tensor *in)
 {
     pass p = {.context = belay_function_context(call), .conv = c};
-    belay_shape matrix = belay_shape3(1, c->out, c->taps);
+    belay_shape matrix = matrix_of(c);
     p.x = bl_launch_contiguous(p.context, in[0]);
     p.weight = bl_launch_reshape(p.context, in[1], &matrix);
     return p;
@@ -202,9 +235,8 @@ static bool add_weight_gradient(const pass *p, const panel *at, belay_tensor g_y
     belay_tensor columns = columns_of(p, at);
     bool done = !belay_tensor_is_nil(columns);
     for (int64_t i = 0; i < at->n_images && done; i++) {
-        belay_tensor g = bl_view_slice(p->context, g_y, 0, i, i + 1, 1);
-        belay_tensor seen = bl_view_slice(p->context, columns, 0, i, i + 1, 1);
-        done = !belay_tensor_is_nil(product(p, g, false, seen, true, p->g_w, true));
+        belay_tensor g = grouped(p, g_y, i), seen = grouped(p, columns, i);
+        done = !belay_tensor_is_nil(g) && !belay_tensor_is_nil(product(p, g, false, seen, true, p->g_w, true));
         bl_tensor_drop(p->context, g);
         bl_tensor_drop(p->context, seen);
     }
@@ -216,11 +248,13 @@ static bool add_input_gradient(const pass *p, const panel *at, belay_tensor g_y)
 {
     const conv *c = p->conv;
     belay_shape shape = {5, {at->n_images, c->in, c->window[0].kernel, c->window[1].kernel, at->n}};
-    belay_tensor columns = reshaped(p, product(p, p->weight, true, g_y, false, (belay_tensor){0}, false), shape);
+    belay_tensor columns = scratch(p, belay_shape3(at->n_images, c->taps, at->n));
+    bool done = weigh(p, true, g_y, columns, false);
+    columns = reshaped(p, columns, shape);
     bl_call call = columns_call(p, BL_OP_conv_columns_grad, columns, at);
     call.into = images(p, p->g_x, at);
     call.params.i[7] = at->first > 0;
-    bool done = !belay_tensor_is_nil(columns) && !belay_tensor_is_nil(call.into) && bl_launch_run(&call);
+    done = done && !belay_tensor_is_nil(columns) && !belay_tensor_is_nil(call.into) && bl_launch_run(&call);
     bl_tensor_drop(p->context, columns);
     bl_tensor_drop(p->context, call.into);
     return done;
@@ -255,9 +289,9 @@ static void conv_backward(belay_function_call *call, void *state, const belay_te
     const belay_tensor saved[] = {belay_function_saved(call, 0), belay_function_saved(call, 1)};
     pass p = pass_over(call, c, saved);
     const bl_slot *at = bl_slot_get(p.context, p.x);
-    belay_shape flat = belay_shape3(c->batch, c->out, c->image), matrix = belay_shape3(1, c->out, c->taps);
+    belay_shape flat = belay_shape3(c->batch, c->out, c->image), matrix = matrix_of(c);
     belay_shape x = {4, {c->batch, c->in, c->size[0], c->size[1]}},
-                weight = {4, {c->out, c->in, c->window[0].kernel, c->window[1].kernel}};
+                weight = {4, {c->out, c->in / c->groups, c->window[0].kernel, c->window[1].kernel}};
     p.is_backward = true;
     p.y = bl_launch_reshape(p.context, grad_out[0], &flat);
     if (at == NULL || belay_tensor_is_nil(p.weight) || belay_tensor_is_nil(p.y))
@@ -301,14 +335,30 @@ static bool ranks_fit(const request *r, const bl_given given[3])
     return false;
 }
 
-/* The weight takes x's channels, the bias is one of out; one dtype. */
-static bool operands_fit(const request *r, const bl_given given[3])
+static int64_t groups_of(const belay_conv_options *o) { return o->groups != 0 ? o->groups : 1; }
+
+/* Groups share the channels evenly, in and out. */
+static bool groups_fit(const request *r, const bl_given given[3], int64_t groups)
+{
+    int64_t in = belay_tensor_shape(r->at[0]).size[1], out = belay_tensor_shape(r->at[1]).size[0];
+    if (groups >= 1 && in % groups == 0 && out % groups == 0)
+        return true;
+    bl_prove_refuse(r->context, BELAY_CONF_VALUE, r->function->name, given, 3,
+                    groups < 1 ? "groups of %s is %" PRId64 ": it must be at least 1"
+                               : "groups of %s is %" PRId64 ", which does not divide %" PRId64
+                                 " channels in and %" PRId64 " out",
+                    r->function->name, groups, in, out);
+    return false;
+}
+
+/* The weight takes a group of x's channels, the bias is one of out; one dtype. */
+static bool operands_fit(const request *r, const bl_given given[3], int64_t groups)
 {
     const char *name = r->function->name;
     belay_shape x = belay_tensor_shape(r->at[0]), weight = belay_tensor_shape(r->at[1]), bias;
     belay_dtype dtype = belay_tensor_dtype(r->at[0]);
     belay_shape wanted = weight;
-    wanted.size[1] = x.size[1];
+    wanted.size[1] = x.size[1] / groups;
     bias = belay_shape1(weight.size[0]);
     return bl_op_takes_floats(r->context, name, given, 3) && bl_op_has_shape(r->context, name, given, 3, 1, &wanted) &&
            bl_op_has_dtype(r->context, name, given, 3, 1, dtype) &&
@@ -322,7 +372,11 @@ static bool read_sizes(const request *r, const bl_given given[3], const belay_co
 {
     const bl_slides all = {r->context, r->function->name, given, 3};
     belay_shape x = belay_tensor_shape(r->at[0]), weight = belay_tensor_shape(r->at[1]);
-    *c = (conv){.batch = x.size[0], .in = x.size[1], .out = weight.size[0], .dtype = belay_tensor_dtype(r->at[0])};
+    *c = (conv){.batch = x.size[0],
+                .in = x.size[1],
+                .out = weight.size[0],
+                .groups = groups_of(o),
+                .dtype = belay_tensor_dtype(r->at[0])};
     for (int k = 0; k < 2; k++) {
         int own = k - (2 - r->n_axes); /* which of the call's axes */
         c->size[k] = own < 0 ? 1 : x.size[2 + own];
@@ -385,14 +439,15 @@ static belay_tensor apply(const request *r, const conv *sizes)
 static belay_tensor run(request *r, const belay_conv_options *options)
 {
     static const char *const role[] = {"x", "weight", "bias"};
-    static const belay_conv_options none = {{0}, {0}, {0}};
+    static const belay_conv_options none = {{0}, {0}, {0}, 0};
+    const belay_conv_options *o = options != NULL ? options : &none;
     conv c;
     if (r->context == NULL || bl_slot_use(r->context, r->at[0]) == NULL ||
         !bl_op_is_here(r->context, "weight", r->at[1]) || !bl_op_autocast(r->context, BL_OP_matmul, r->at, 3))
         return (belay_tensor){0};
     const bl_given given[] = {{"x", r->at[0]}, {"weight", r->at[1]}, {"bias", r->at[2]}};
-    if (!ranks_fit(r, given) || !operands_fit(r, given) ||
-        !read_sizes(r, given, options != NULL ? options : &none, &c) || !plan(r, given, &c) ||
+    if (!ranks_fit(r, given) || !groups_fit(r, given, groups_of(o)) || !operands_fit(r, given, groups_of(o)) ||
+        !read_sizes(r, given, o, &c) || !plan(r, given, &c) ||
         !bl_op_meet(r->context, r->function->name, role, r->at, 3))
         return (belay_tensor){0};
     return apply(r, &c);

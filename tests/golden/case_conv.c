@@ -5,7 +5,7 @@
 static belay_conv_options conv_options(golden *g)
 {
     int64_t stride[BELAY_MAX_RANK] = {0}, padding[BELAY_MAX_RANK] = {0}, dilation[BELAY_MAX_RANK] = {0};
-    belay_conv_options options = {{0}, {0}, {0}};
+    belay_conv_options options = {{0}, {0}, {0}, 0};
     int n = golden_list(g, "stride", stride);
     golden_list(g, "padding", padding);
     golden_list(g, "dilation", dilation);

@@ -44,7 +44,7 @@ static void forwards_are_the_calls(void **state)
     belay_context *context = told_open();
     belay_tensor x = belay_normal(context, BELAY_F32, (belay_shape){4, {2, 3, 5, 6}}, 0, 1);
     belay_module *conv = belay_conv2d_module(context, &wide);
-    belay_conv_options options = {{2, 1}, {0, 1}, {1, 2}};
+    belay_conv_options options = {{2, 1}, {0, 1}, {1, 2}, 0};
     belay_tensor y = belay_conv2d(x, belay_module_find(conv, "weight"), belay_module_find(conv, "bias"), &options);
     told_read(belay_forward(conv, x), got, belay_tensor_n_elements(y));
     told_read(y, want, belay_tensor_n_elements(y));
@@ -61,6 +61,30 @@ static void forwards_are_the_calls(void **state)
         told_read(results[i], want, n);
         assert_memory_equal(got, want, (size_t)n * 4);
     }
+    told_close(context);
+}
+
+static void groups_cut_the_weight_and_its_bound(void **state)
+{
+    (void)state;
+    float got[256], want[256], values[72], largest = 0;
+    belay_context *context = told_open();
+    belay_tensor x = belay_normal(context, BELAY_F32, (belay_shape){4, {2, 4, 5, 6}}, 0, 1);
+    belay_module *conv = belay_conv2d_module(
+        context, &(belay_conv_module_options){.in = 4, .out = 8, .kernel = {3, 3}, .no_bias = true, .groups = 4});
+    const int64_t sizes[] = {8, 1, 3, 3};
+    belay_tensor weight = belay_module_find(conv, "weight");
+    assert_memory_equal(belay_tensor_shape(weight).size, sizes, sizeof sizes);
+    told_read(weight, values, 72);
+    for (int i = 0; i < 72; i++)
+        largest = fmaxf(largest, fabsf(values[i]));
+    assert_true(largest <= 1.0f / 3 && largest > 0.3f);
+    belay_tensor y = belay_conv2d(x, weight, (belay_tensor){0}, &(belay_conv_options){.groups = 4});
+    int64_t n = belay_tensor_n_elements(y);
+    assert_int_equal(n, 2 * 8 * 3 * 4);
+    told_read(belay_forward(conv, x), got, n);
+    told_read(y, want, n);
+    assert_memory_equal(got, want, (size_t)n * 4);
     told_close(context);
 }
 
@@ -99,6 +123,12 @@ static belay_module *refused(belay_context *context, int which)
         return belay_conv1d_module(context, &(belay_conv_module_options){.in = INT64_MAX / 2, .out = 2, .kernel = {3}});
     case 5:
         return belay_max_pool1d_module(context, NULL);
+    case 8:
+        return belay_conv1d_module(context,
+                                   &(belay_conv_module_options){.in = 4, .out = 6, .kernel = {3}, .groups = 4});
+    case 9:
+        return belay_conv1d_module(context,
+                                   &(belay_conv_module_options){.in = 4, .out = 6, .kernel = {3}, .groups = -2});
     case 6:
         return belay_avg_pool2d_module(context, &(belay_pool_options){.kernel = {3, 3}, .padding = {1, 2}});
     default:
@@ -118,8 +148,10 @@ static void options_out_of_range_are_named(void **state)
         "kernel[0] of max_pool1d is 0: it must be at least 1",
         "padding[1] of avg_pool2d is 2, above half of its kernel of 3",
         "stride[1] of max_pool2d is -1: it must be at least 0",
+        "groups of conv1d is 4, which does not divide 4 channels in and 6 out",
+        "groups of conv1d is -2: it must be at least 0",
     };
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 10; i++) {
         belay_context *context = told_open();
         belay_code code = i == 4 ? BELAY_SIZE_OVERFLOW : BELAY_CONF_VALUE;
         assert_true(belay_module_is_nil(refused(context, i)));
@@ -138,6 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_have_the_names_shapes_and_bounds_of_pytorch),
         cmocka_unit_test(forwards_are_the_calls),
+        cmocka_unit_test(groups_cut_the_weight_and_its_bound),
         cmocka_unit_test(a_saved_module_loads_into_another),
         cmocka_unit_test(options_out_of_range_are_named),
     };

@@ -28,10 +28,13 @@ static belay_shape x_shape(const setting *s)
     return s->n_axes == 1 ? belay_shape3(s->batch, s->in, s->size[0])
                           : (belay_shape){4, {s->batch, s->in, s->size[0], s->size[1]}};
 }
+/* Channels in that one out sees. */
+static int64_t seen_by(const setting *s) { return s->in / step_of(s->options.groups); }
+
 static belay_shape weight_shape(const setting *s)
 {
-    return s->n_axes == 1 ? belay_shape3(s->out, s->in, s->kernel[0])
-                          : (belay_shape){4, {s->out, s->in, s->kernel[0], s->kernel[1]}};
+    return s->n_axes == 1 ? belay_shape3(s->out, seen_by(s), s->kernel[0])
+                          : (belay_shape){4, {s->out, seen_by(s), s->kernel[0], s->kernel[1]}};
 }
 static belay_shape y_shape(const setting *s)
 {
@@ -55,17 +58,19 @@ static belay_tensor apply(belay_context *context, const belay_tensor *in, void *
 static void each_product(const setting *s, void (*seen)(int64_t x, int64_t w, int64_t y, void *state), void *state)
 {
     const int64_t h = size_of(s, 0), w = size_of(s, 1), kh = kernel_of(s, 0), kw = kernel_of(s, 1);
-    const int64_t oh = positions_of(s, 0), ow = positions_of(s, 1), n = s->batch * s->out * s->in * oh * ow * kh * kw;
+    const int64_t oh = positions_of(s, 0), ow = positions_of(s, 1), in = seen_by(s),
+                  n = s->batch * s->out * in * oh * ow * kh * kw;
     for (int64_t e = 0; e < n; e++) {
         int64_t j = e % kw, i = e / kw % kh, q = e / kw / kh % ow, p = e / kw / kh / ow % oh;
-        int64_t c = e / kw / kh / ow / oh % s->in, o = e / kw / kh / ow / oh / s->in % s->out;
-        int64_t b = e / kw / kh / ow / oh / s->in / s->out;
+        int64_t c = e / kw / kh / ow / oh % in, o = e / kw / kh / ow / oh / in % s->out;
+        int64_t b = e / kw / kh / ow / oh / in / s->out;
+        int64_t channel = o / (s->out / step_of(s->options.groups)) * in + c;
         int64_t row = p * step_of(s->options.stride[0]) - s->options.padding[0] + i * step_of(s->options.dilation[0]);
         int64_t column = q;
         if (s->n_axes == 2)
             column = q * step_of(s->options.stride[1]) - s->options.padding[1] + j * step_of(s->options.dilation[1]);
         if (row >= 0 && row < h && column >= 0 && column < w)
-            seen(((b * s->in + c) * h + row) * w + column, ((o * s->in + c) * kh + i) * kw + j,
+            seen(((b * s->in + channel) * h + row) * w + column, ((o * in + c) * kh + i) * kw + j,
                  ((b * s->out + o) * oh + p) * ow + q, state);
     }
 }
@@ -171,6 +176,42 @@ static void values_and_gradients_are_the_sums(void **state)
         .n_axes = 2, .batch = 1, .in = 1, .out = 2, .size = {5, 4}, .kernel = {5, 4}, .options = {.padding = {6, 7}}});
 }
 
+/* Each group of channels sees its own; a group a channel is depthwise. */
+static void groups_are_convolutions_apart(void **state)
+{
+    (void)state;
+    check_sums(
+        (setting){.n_axes = 1, .batch = 3, .in = 4, .out = 6, .size = {11}, .kernel = {3}, .options = {.groups = 2}});
+    check_sums((setting){.n_axes = 1,
+                         .batch = 2,
+                         .in = 5,
+                         .out = 10,
+                         .size = {13},
+                         .kernel = {4},
+                         .options = {.stride = {3}, .padding = {5}, .dilation = {2}, .groups = 5}});
+    check_sums((setting){.n_axes = 2,
+                         .batch = 3,
+                         .in = 6,
+                         .out = 3,
+                         .size = {7, 9},
+                         .kernel = {3, 2},
+                         .options = {.stride = {2, 3}, .padding = {1, 4}, .dilation = {2, 1}, .groups = 3}});
+    check_sums((setting){.n_axes = 2, /* images in panels of several, and one that is cut */
+                         .batch = 40,
+                         .in = 8,
+                         .out = 8,
+                         .size = {24, 20},
+                         .kernel = {3, 3},
+                         .options = {.padding = {1, 1}, .groups = 8}});
+    check_sums((setting){.n_axes = 2,
+                         .batch = 1,
+                         .in = 8,
+                         .out = 4,
+                         .size = {130, 125},
+                         .kernel = {3, 3},
+                         .options = {.padding = {1, 1}, .groups = 4}});
+}
+
 /* Images whose columns are more than a panel are cut within an image, small ones go together. */
 static void panels_change_nothing(void **state)
 {
@@ -197,9 +238,10 @@ static void gradients_are_the_slopes(void **state)
          .size = {4, 5},
          .kernel = {2, 3},
          .options = {.stride = {2, 1}, .padding = {0, 2}}},
+        {.n_axes = 2, .batch = 2, .in = 4, .out = 2, .size = {3, 4}, .kernel = {2, 2}, .options = {.groups = 2}},
     };
     belay_context *context = open_with(1);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         setting *s = &settings[i];
         s->has_bias = true;
         const belay_shape shapes[] = {x_shape(s), weight_shape(s), belay_shape1(s->out)};
@@ -369,6 +411,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_and_gradients_are_the_sums),
         cmocka_unit_test(bias_is_added_once_to_every_position_of_a_cut_image),
+        cmocka_unit_test(groups_are_convolutions_apart),
         cmocka_unit_test(panels_change_nothing),
         cmocka_unit_test(gradients_are_the_slopes),
         cmocka_unit_test(empty_batches_have_results_and_gradients),

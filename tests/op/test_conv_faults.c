@@ -39,6 +39,18 @@ static void convolutions_that_do_not_fit_are_named(void **state)
     assert_true(belay_tensor_is_nil(belay_conv2d(x, none, none, NULL)));
     told_expect("%s", "");
     line = __LINE__ + 1;
+    belay_conv2d(x, w, none, &(belay_conv_options){.groups = 3});
+    expect(BELAY_CONF_VALUE, line, "groups of conv2d is 3, which does not divide 3 channels in and 5 out", "conv2d",
+           both);
+    line = __LINE__ + 1;
+    belay_conv2d(x, w, none, &(belay_conv_options){.groups = -1});
+    expect(BELAY_CONF_VALUE, line, "groups of conv2d is -1: it must be at least 1", "conv2d", both);
+    line = __LINE__ + 1;
+    belay_conv2d(x, belay_zeros(context, BELAY_F32, (belay_shape){4, {6, 3, 3, 3}}), none,
+                 &(belay_conv_options){.groups = 3});
+    expect(BELAY_SHAPE_CONTRACT, line, "weight is [6, 3, 3, 3] where [6, 1, 3, 3] is needed", "conv2d",
+           "x [2, 3, 8, 8] f32; weight [6, 3, 3, 3] f32");
+    line = __LINE__ + 1;
     belay_conv2d(belay_cast(x, BELAY_I32), belay_cast(w, BELAY_I32), none, NULL);
     expect(BELAY_TYPE_DTYPE, line, "conv2d takes floats, not i32", "conv2d",
            "x [2, 3, 8, 8] i32; weight [5, 3, 3, 3] i32");
