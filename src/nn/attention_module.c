@@ -24,11 +24,14 @@ typedef struct attention {
     belay_module *out;
     int64_t embed, heads;
     bool causal;
+    double dropout;
 } attention;
 
-static belay_tensor attend(const attention *self, belay_tensor q, belay_tensor k, belay_tensor v)
+static belay_tensor attend(const belay_module *module, belay_tensor q, belay_tensor k, belay_tensor v)
 {
-    belay_tensor y = belay_attention(q, k, v, &(belay_attention_options){.causal = self->causal});
+    const attention *self = belay_module_self(module);
+    double dropout = belay_module_training_get(module) ? self->dropout : 0;
+    belay_tensor y = belay_attention(q, k, v, &(belay_attention_options){.causal = self->causal, .dropout = dropout});
     return belay_forward(self->out, bl_heads_merge(y));
 }
 
@@ -38,7 +41,7 @@ static belay_tensor attention_forward(belay_module *module, belay_tensor x)
     if (!bl_heads_takes(module, x))
         return (belay_tensor){0};
     bl_heads h = bl_heads_split(belay_linear(x, self->weight, self->bias), self->heads);
-    return attend(self, h.q, h.k, h.v);
+    return attend(module, h.q, h.k, h.v);
 }
 
 static const belay_module_kind attention_kind = {"multihead_attention", sizeof(attention), attention_forward, NULL};
@@ -74,7 +77,7 @@ belay_tensor belay_multihead_attention_module_run(belay_module *module, belay_te
         return y;
     const attention *self = belay_module_self(module);
     if (bl_heads_takes(module, query) && bl_heads_takes(module, key) && bl_heads_takes(module, value))
-        y = attend(self, projected(self, query, 0), projected(self, key, 1), projected(self, value, 2));
+        y = attend(module, projected(self, query, 0), projected(self, key, 1), projected(self, value, 2));
     bl_module_end(module, length);
     return y;
 }
@@ -97,7 +100,7 @@ static bool options_are_legal(belay_context *context, const belay_multihead_atte
 {
     static const char maker[] = "multihead_attention";
     if (!bl_module_needs(context, maker, "embed", o->embed) ||
-        !bl_heads_divide(context, maker, "embed", o->embed, o->heads))
+        !bl_heads_divide(context, maker, "embed", o->embed, o->heads) || !bl_module_chance(context, maker, o->dropout))
         return false;
     if (o->embed <= INT64_MAX / 3)
         return true;
@@ -122,6 +125,7 @@ belay_module *belay_multihead_attention_module(belay_context *context,
     self->embed = o->embed;
     self->heads = o->heads;
     self->causal = o->causal;
+    self->dropout = o->dropout;
     self->weight = belay_module_add_parameter(module, "in_proj_weight", o->dtype, belay_shape2(3 * o->embed, o->embed),
                                               (belay_init){BELAY_INIT_UNIFORM, -bound, bound});
     if (!o->no_bias)

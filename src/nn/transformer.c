@@ -48,6 +48,7 @@ static belay_module *project(belay_context *context, belay_dtype dtype, int64_t 
 typedef struct branch {
     belay_module *first, *second;
     int64_t heads;
+    double dropout; /* of probabilities */
 } branch;
 
 static belay_tensor attn_forward(belay_module *module, belay_tensor x)
@@ -56,7 +57,8 @@ static belay_tensor attn_forward(belay_module *module, belay_tensor x)
     if (!bl_heads_takes(module, x))
         return (belay_tensor){0};
     bl_heads h = bl_heads_split(belay_forward(self->first, x), self->heads);
-    belay_tensor y = belay_attention(h.q, h.k, h.v, &(belay_attention_options){.causal = true});
+    double dropout = belay_module_training_get(module) ? self->dropout : 0;
+    belay_tensor y = belay_attention(h.q, h.k, h.v, &(belay_attention_options){.causal = true, .dropout = dropout});
     return belay_forward(self->second, bl_heads_merge(y));
 }
 
@@ -80,6 +82,7 @@ static belay_module *branch_of(belay_context *context, const belay_module_kind *
         return module;
     double layers = (double)(o->layers != 0 ? o->layers : 1);
     self->heads = o->heads;
+    self->dropout = o->dropout;
     self->first = BL_MODULE_ADD(module, first, project(context, o->dtype, o->width, inner, BL_GPT2_DEVIATION));
     self->second = BL_MODULE_ADD(module, "c_proj",
                                  project(context, o->dtype, back, o->width, BL_GPT2_DEVIATION / sqrt(2 * layers)));

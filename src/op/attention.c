@@ -29,10 +29,16 @@ static bool shapes_fit(belay_context *context, const bl_given given[3], const be
            bl_op_has_shape(context, "attention", given, 3, 2, &v);
 }
 
-static bool is_legal(belay_context *context, const bl_given given[3], const belay_shape shape[3], double scale)
+static bool is_legal(belay_context *context, const bl_given given[3], const belay_shape shape[3], double scale,
+                     double dropout)
 {
     belay_dtype dtype = belay_tensor_dtype(given[0].tensor);
     const double most = bl_op_largest(dtype);
+    if (!(dropout >= 0 && dropout < 1)) {
+        bl_prove_refuse(context, BELAY_CONF_VALUE, "attention", given, 3, "dropout of attention is %g, outside [0, 1)",
+                        bl_text_real(dropout));
+        return false;
+    }
     return bl_op_is_number(context, "attention", given, 3, "scale", scale, -most, most) &&
            ranks_fit(context, given, shape) && shapes_fit(context, given, shape) &&
            bl_op_has_dtype(context, "attention", given, 3, 1, dtype) &&
@@ -61,7 +67,8 @@ belay_tensor belay_attention(belay_tensor q, belay_tensor k, belay_tensor v, con
     const bl_given given[] = {{"q", in[0]}, {"k", in[1]}, {"v", in[2]}};
     const belay_shape shape[] = {belay_tensor_shape(q), belay_tensor_shape(k), belay_tensor_shape(v)};
     double scale = options != NULL ? options->scale : 0;
-    if (!is_legal(context, given, shape, scale))
+    double dropout = options != NULL ? options->dropout : 0;
+    if (!is_legal(context, given, shape, scale, dropout))
         return (belay_tensor){0};
     int rank = shape[0].rank;
     bl_call call = {.context = context, .op = BL_OP_attention, .n_in = 3, .shown = {q, k, v}};
@@ -71,6 +78,10 @@ belay_tensor belay_attention(belay_tensor q, belay_tensor k, belay_tensor v, con
     for (int i = 0; i < 3; i++)
         call.in[i] = fold(context, in[i], &shape[i], is_empty);
     call.params.f[0] = scale != 0 ? scale : 1 / sqrt((double)bl_max_i64(shape[0].size[rank - 1], 1));
+    if (dropout > 0) {
+        call.params.f[1] = dropout;
+        call.params.rng = bl_context_key(context);
+    }
     call.params.i[0] = options != NULL && options->causal;
     belay_shape result = shape[0];
     result.size[rank - 1] = shape[2].size[rank - 1];

@@ -250,6 +250,30 @@ static void dropout_acts_in_training_only(void **state)
     told_close(context);
 }
 
+/* Multi-head attention drops probabilities; without training it is the one that drops nothing. */
+static void attention_drops_probabilities_in_training_only(void **state)
+{
+    (void)state;
+    float a[2 * 5 * 6], b[2 * 5 * 6];
+    belay_context *context = told_open();
+    const belay_multihead_attention_module_options o = {.embed = 6, .heads = 2, .causal = true, .dropout = 0.5};
+    belay_module *module = belay_multihead_attention_module(context, &o);
+    belay_tensor x = belay_normal(context, BELAY_F32, belay_shape3(2, 5, 6), 0, 1);
+    told_read(belay_forward(module, x), a, 2 * 5 * 6);
+    told_read(belay_forward(module, x), b, 2 * 5 * 6);
+    assert_memory_not_equal(a, b, sizeof a);
+    told_read(belay_multihead_attention_module_run(module, x, x, x), a, 2 * 5 * 6);
+    assert_memory_not_equal(a, b, sizeof a);
+    belay_module_training_set(module, false);
+    told_read(belay_forward(module, x), a, 2 * 5 * 6);
+    told_read(belay_multihead_attention_module_run(module, x, x, x), b, 2 * 5 * 6);
+    for (int i = 0; i < 2 * 5 * 6; i++)
+        assert_true(fabsf(a[i] - b[i]) < 1e-6f);
+    told_read(belay_forward(module, x), b, 2 * 5 * 6);
+    assert_memory_equal(a, b, sizeof a);
+    told_close(context);
+}
+
 /* One step on next tokens; the loss, NaN after a fault. */
 static double train_step(belay_context *context, belay_module *model, belay_optimizer *adam)
 {
@@ -353,6 +377,9 @@ static belay_module *refused_module(belay_context *context, int which)
         return belay_gpt2(context, &(belay_gpt2_options){.heads = 7});
     case 9:
         return belay_gpt2(context, &(belay_gpt2_options){.vocabulary = -5});
+    case 10:
+        return belay_multihead_attention_module(
+            context, &(belay_multihead_attention_module_options){.embed = 6, .heads = 2, .dropout = -0.5});
     default:
         return belay_gpt2(context, &(belay_gpt2_options){.dropout = 1});
     }
@@ -372,6 +399,7 @@ static void options_out_of_range_are_named(void **state)
         "width of transformer_block is 9223372036854775806: four times that is above 2^63 - 1 (size.overflow)\n",
         "heads of gpt2 is 7, which does not divide width, 768 (conf.value)\n",
         "vocabulary of gpt2 is -5: it must be at least 1 (conf.value)\n",
+        "dropout of multihead_attention is -0.5, outside [0, 1) (conf.value)\n",
         "dropout of gpt2 is 1, outside [0, 1) (conf.value)\n",
     };
     expect_refusals(refused_module, words, (int)(sizeof words / sizeof words[0]));
@@ -404,6 +432,7 @@ int main(void)
         cmocka_unit_test(attention_to_others_is_the_primitives_forward_and_backward),
         cmocka_unit_test(no_position_sees_those_behind_it),
         cmocka_unit_test(dropout_acts_in_training_only),
+        cmocka_unit_test(attention_drops_probabilities_in_training_only),
         cmocka_unit_test(training_lowers_the_loss),
         cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(options_out_of_range_are_named),

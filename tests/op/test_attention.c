@@ -16,6 +16,8 @@ typedef struct sizes {
 enum { MOST = 70000 };
 
 static const double given_scale = 0.625;
+static double chance;     /* to drop a probability */
+enum { DRAWN_FIRST = 5 }; /* ordinal of what draws: the same in every call that is compared */
 
 /* One row: y = softmax(scale q k^T) v over the keys that it sees. */
 static void plain_row(const sizes *s, const double *q, const double *k, const double *v, int64_t row, double *y)
@@ -56,7 +58,9 @@ static void draw_eighths(double *v, int64_t n)
 
 static belay_tensor attend(const sizes *s, belay_tensor q, belay_tensor k, belay_tensor v)
 {
-    const belay_attention_options options = {.causal = s->causal, .scale = given_scale};
+    const belay_attention_options options = {.causal = s->causal, .scale = given_scale, .dropout = chance};
+    bl_tensor_context(q)->ordinal = DRAWN_FIRST;
+    bl_tensor_context(q)->position = 0; /* a walk back moves it on */
     return belay_attention(q, k, v, &options);
 }
 
@@ -126,8 +130,9 @@ static void gradients_are_the_slopes_over_the_borders_of_blocks(void **state)
 {
     (void)state;
     sizes some[] = {{2, 3, 5, 3, 2, false}, {2, 4, 4, 2, 3, true}, {1, 66, 3, 2, 2, true}, {1, 2, 258, 2, 1, false}};
-    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
-        sizes *s = &some[i];
+    for (size_t i = 0; i < 2 * (sizeof some / sizeof some[0]); i++) {
+        sizes *s = &some[i / 2];
+        chance = i % 2 == 0 ? 0 : 0.4;
         belay_context *context = open_with(1);
         const belay_shape shapes[] = {belay_shape3(s->heads, s->rows, s->width),
                                       belay_shape3(s->heads, s->keys, s->width),
@@ -138,6 +143,7 @@ static void gradients_are_the_slopes_over_the_borders_of_blocks(void **state)
         assert_gradients("attention", context, run, s, 3, shapes, values);
         close_clean(context);
     }
+    chance = 0;
 }
 
 /* By primitives, with all scores in memory. */
@@ -151,16 +157,21 @@ static belay_tensor by_primitives(belay_context *context, const sizes *s, belay_
             mask[i * s->keys + j] = s->causal && j > i ? -INFINITY : 0;
     scores = belay_add(scores, tensor_of(context, BELAY_F64, belay_shape2(s->rows, s->keys), mask));
     free(mask);
-    return belay_matmul(belay_softmax(scores, -1), v);
+    context->ordinal = DRAWN_FIRST;
+    return belay_matmul(belay_dropout(belay_softmax(scores, -1), chance, true), v);
 }
 
-static void gradients_are_those_of_the_primitives(void **state)
+/* With dropout of the probabilities, too: what is dropped is the same as of a matrix of them. */
+static void values_and_gradients_are_those_of_the_primitives(void **state)
 {
     (void)state;
     static double got[MOST], want[MOST];
-    const sizes some[] = {{9, 70, 300, 8, 5, false}, {1, 200, 300, 8, 8, true}, {2, 300, 300, 8, 8, true}};
-    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
-        const sizes *s = &some[i];
+    const sizes some[] = {
+        {9, 70, 300, 8, 5, false}, {1, 200, 300, 8, 8, true}, {2, 300, 300, 8, 8, true}, {3, 5, 7, 3, 2, false}};
+    enum { N = sizeof some / sizeof some[0] };
+    for (size_t i = 0; i < 2 * N; i++) {
+        const sizes *s = &some[i % N];
+        chance = i < N ? 0 : 0.3;
         belay_context *context = open_with(2);
         const belay_shape shapes[] = {belay_shape3(s->heads, s->rows, s->width),
                                       belay_shape3(s->heads, s->keys, s->width),
@@ -175,9 +186,9 @@ static void gradients_are_those_of_the_primitives(void **state)
                              by_primitives(context, s, in[1][0], in[1][1], in[1][2])};
         for (int way = 0; way < 2; way++)
             belay_backward(belay_sum(belay_mul(y[way], y[way]), NULL));
-        for (int k = 0; k < 3; k++) {
-            int64_t n = read_numbers(belay_tensor_grad(in[0][k]), got, MOST);
-            assert_int_equal(read_numbers(belay_tensor_grad(in[1][k]), want, MOST), n);
+        for (int k = -1; k < 3; k++) {
+            int64_t n = read_numbers(k < 0 ? y[0] : belay_tensor_grad(in[0][k]), got, MOST);
+            assert_int_equal(read_numbers(k < 0 ? y[1] : belay_tensor_grad(in[1][k]), want, MOST), n);
             for (int64_t e = 0; e < n; e++)
                 if (!is_near(got[e], want[e], 1e-9, 1e-11))
                     fail_msg("sizes %d, input %d: %lld is %.17g, primitives give %.17g", (int)i, k, (long long)e,
@@ -185,6 +196,7 @@ static void gradients_are_those_of_the_primitives(void **state)
         }
         close_clean(context);
     }
+    chance = 0;
 }
 
 /* ---- bits and memory ------------------------------------------------------------------------------------------------- */
@@ -230,11 +242,13 @@ static void bits_depend_neither_on_threads_nor_on_who_owns_what(void **state)
     const char *place = getenv("BELAY_TEST_PLACE");
     const sizes some[] = {{1, 700, 700, 16, 16, true}, {2, 300, 560, 24, 8, false}, {20, 90, 90, 16, 16, true}};
     for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        chance = i == 1 ? 0.2 : 0;
         uint64_t first = walk_back(&some[i], 1, NULL);
         for (int threads = 2; threads <= 6; threads++)
             assert_true(walk_back(&some[i], threads, NULL) == first);
         assert_true(walk_back(&some[i], 1, "sim:1") == first);
     }
+    chance = 0;
     if (place != NULL)
         setenv("BELAY_TEST_PLACE", place, 1);
 }
@@ -263,7 +277,8 @@ static void no_matrix_of_all_scores_is_ever_in_memory(void **state)
         for (int k = 0; k < 3; k++)
             in[k] = belay_tensor_requires_grad_set(
                 belay_tensor_from(context, BELAY_F32, belay_shape3(1, TIME, WIDTH), values, sizeof values), true);
-        belay_tensor y = belay_attention(in[0], in[1], in[2], &(belay_attention_options){.causal = causal != 0});
+        belay_tensor y =
+            belay_attention(in[0], in[1], in[2], &(belay_attention_options){.causal = causal != 0, .dropout = 0.1});
         belay_backward(belay_sum(y, NULL));
         assert_false(belay_tensor_is_nil(belay_tensor_grad(in[2])));
         assert_true(most_bytes(context) < (int64_t)TIME * TIME); /* not even at a byte a score */
@@ -332,6 +347,12 @@ static void what_does_not_fit_together_is_named(void **state)
     broken.scale = 1e39; /* no number in f32 */
     REFUSED(belay_attention(a, a, a, &broken), "scale of attention is 1e+39, outside [-3.40282e+38, 3.40282e+38]",
             "q [2, 3, 4] f32; k [2, 3, 4] f32; v [2, 3, 4] f32", BELAY_CONF_VALUE);
+    broken = (belay_attention_options){.dropout = 1};
+    REFUSED(belay_attention(a, a, a, &broken), "dropout of attention is 1, outside [0, 1)",
+            "q [2, 3, 4] f32; k [2, 3, 4] f32; v [2, 3, 4] f32", BELAY_CONF_VALUE);
+    broken.dropout = NAN;
+    REFUSED(belay_attention(a, a, a, &broken), "dropout of attention is nan, outside [0, 1)",
+            "q [2, 3, 4] f32; k [2, 3, 4] f32; v [2, 3, 4] f32", BELAY_CONF_VALUE);
     told[0] = '\0';
     assert_true(belay_tensor_is_nil(belay_attention(nil, a, a, NULL)));
     assert_true(belay_tensor_is_nil(belay_attention(a, nil, a, NULL)));
@@ -347,7 +368,7 @@ int main(void)
         cmocka_unit_test(attention_is_what_plain_loops_give_in_every_dtype),
         cmocka_unit_test(large_scores_do_not_overflow_and_rows_of_nothing_are_not_numbers),
         cmocka_unit_test(gradients_are_the_slopes_over_the_borders_of_blocks),
-        cmocka_unit_test(gradients_are_those_of_the_primitives),
+        cmocka_unit_test(values_and_gradients_are_those_of_the_primitives),
         cmocka_unit_test(bits_depend_neither_on_threads_nor_on_who_owns_what),
         cmocka_unit_test(no_matrix_of_all_scores_is_ever_in_memory),
         cmocka_unit_test(under_autocast_it_is_the_attention_of_16_bit_operands),

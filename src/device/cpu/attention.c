@@ -13,6 +13,9 @@
  * block once; else rows and keys are owned apart and each block is computed twice.  Both ways call the BLAS with the
  * same blocks in the same order for every element, so that they give the same bits.
  *
+ * What dropout drops of the probabilities is a function of their numbers alone: each block draws its own, in the gradient
+ * again.
+ *
  * With a causal mask, blocks above the diagonal are left out.  Each product is one single-threaded gemm of a block;
  * 16-bit operands pass through f32. */
 #include "device/cpu/attention.h"
@@ -201,6 +204,10 @@ bool bl_cpu_run_attention(bl_cpu *cpu, const bl_launch *l)
                       .value_width = l->dim[is_backward ? 2 : 4],
                       .is_causal = l->params.i[0] != 0,
                       .scale = l->params.f[0],
+                      .drop = (float)l->params.f[1],
+                      .keep = 1 / (1 - l->params.f[1]),
+                      .first = l->params.i[1],
+                      .key = l->params.rng,
                       .lse = l->operand[is_backward ? 5 : 4].data};
     if (!bl_checked_int(a.width, &narrow) || !bl_checked_int(a.value_width, &narrow))
         return false;

@@ -18,6 +18,10 @@ typedef struct bl_attention {
     int64_t heads, rows, keys, width, value_width;
     bool is_causal;
     double scale;
+    float drop;  /* chance to drop a probability, whose number in the draw is first + (head rows + row) keys + key */
+    double keep; /* what one that stays is multiplied by */
+    int64_t first;
+    bl_rng_key key;
     void *q, *k, *v, *g;
     void *y;     /* written by the forward, read by the gradient */
     double *lse; /* so too */

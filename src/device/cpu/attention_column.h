@@ -50,6 +50,14 @@ static BL_REAL BL_(weigh)(BL_REAL *BL_RESTRICT s, int64_t n, int64_t seen, BL_(m
     return factor;
 }
 
+/* Of a row's n weights from `key` on some are dropped; the sum that they are divided by has them all. */
+static void BL_(drop)(const bl_attention *a, int64_t at, int64_t key, int64_t n, BL_REAL *BL_RESTRICT s)
+{
+    const int64_t first = a->first + at * a->keys + key;
+    const BL_REAL keep = (BL_REAL)a->keep;
+    BL_EACH_WORD(j, word, n, a->key, first, s[j] = bl_rng_uniform(word) < a->drop ? 0 : s[j] * keep);
+}
+
 /* y = y / sum, and the row's logarithm. */
 static void BL_(finish)(const bl_attention *a, BL_REAL *BL_RESTRICT y, const BL_(met) * met, double *lse)
 {
@@ -70,7 +78,10 @@ static void BL_(forward_block)(const bl_attention *a, int64_t head, int64_t row,
     for (int64_t key = 0, n; (n = bl_attention_block_keys(a, row, key)) > 0; key += BL_ATTENTION_KEYS) {
         BL_(score)(a, head, row, rows, key, n, scores);
         for (int64_t i = 0; i < rows; i++) {
-            BL_REAL factor = BL_(weigh)(scores + i * n, n, bl_attention_seen(a, row + i, key, n), &met[i]);
+            const int64_t seen = bl_attention_seen(a, row + i, key, n);
+            BL_REAL factor = BL_(weigh)(scores + i * n, n, seen, &met[i]);
+            if (a->drop > 0)
+                BL_(drop)(a, head * a->rows + row + i, key, seen, scores + i * n);
             if (key > 0)
                 BL_EACH_APART(j, width) y[i * width + j] *= factor;
         }
@@ -82,8 +93,8 @@ static void BL_(forward_block)(const bl_attention *a, int64_t head, int64_t row,
         BL_(finish)(a, y + i * width, &met[i], &a->lse[head * a->rows + row + i]);
 }
 
-/* Scores become probabilities, what arrives at those becomes the gradient of the scores before their scale. */
-static void BL_(slope)(const bl_attention *a, int64_t at, int64_t n, int64_t seen, BL_REAL *BL_RESTRICT p,
+/* Scores become probabilities as v met them, what arrives there becomes the gradient of the scores before their scale. */
+static void BL_(slope)(const bl_attention *a, int64_t at, int64_t key, int64_t n, int64_t seen, BL_REAL *BL_RESTRICT p,
                        BL_REAL *BL_RESTRICT d)
 {
     const BL_REAL *g = (const BL_REAL *)a->g + at * a->value_width, *y = (const BL_REAL *)a->y + at * a->value_width;
@@ -91,11 +102,22 @@ static void BL_(slope)(const bl_attention *a, int64_t at, int64_t n, int64_t see
     const BL_REAL scale = (BL_REAL)a->scale;
     low = low == low ? low : 0; /* an infinite logarithm */
     BL_ROW_SUM(mean, j, a->value_width, g[j] * y[j]);
-    BL_EACH_APART(j, seen)
-    {
-        BL_REAL weight = BL_(bl_exp)((p[j] - high) - low);
-        p[j] = weight;
-        d[j] = weight * (d[j] - mean) * scale;
+    if (a->drop > 0) {
+        const int64_t first = a->first + at * a->keys + key;
+        const BL_REAL keep = (BL_REAL)a->keep;
+        BL_EACH_WORD(j, word, seen, a->key, first, {
+            BL_REAL weight = BL_(bl_exp)((p[j] - high) - low);
+            bool is_dropped = bl_rng_uniform(word) < a->drop;
+            p[j] = is_dropped ? 0 : weight * keep;
+            d[j] = weight * ((is_dropped ? 0 : d[j] * keep) - mean) * scale;
+        });
+    } else {
+        BL_EACH_APART(j, seen)
+        {
+            BL_REAL weight = BL_(bl_exp)((p[j] - high) - low);
+            p[j] = weight;
+            d[j] = weight * (d[j] - mean) * scale;
+        }
     }
     for (int64_t j = seen; j < n; j++)
         p[j] = d[j] = 0;
@@ -115,7 +137,7 @@ static void BL_(backward_block)(const bl_attention *a, int64_t head, int64_t row
     BL_(score)(a, head, row, rows, key, n, p);
     BL_(multiply)(false, true, rows, n, out, 1, g, out, v, out, false, d, n);
     for (int64_t i = 0; i < rows; i++)
-        BL_(slope)(a, at + i, n, bl_attention_seen(a, row + i, key, n), p + i * n, d + i * n);
+        BL_(slope)(a, at + i, key, n, bl_attention_seen(a, row + i, key, n), p + i * n, d + i * n);
     if (owned & BL_ATTENTION_OWNS_ROWS)
         BL_(multiply)(false, false, rows, width, n, 1, d, n, k, width, true, g_q, width);
     if (owned & BL_ATTENTION_OWNS_KEYS) {
