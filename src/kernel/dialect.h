@@ -10,7 +10,8 @@
  *
  * Three storeys: a *formula* maps scalars to a scalar and knows no memory; a *lane body* handles one row with 32 lanes
  * in the words BL_EACH, BL_ROW_SUM and BL_ROW_MAX; a *term* is what a reduction adds up.  Inside a lane body a lane
- * reads back only what it wrote itself; what lanes share goes through a row word.
+ * reads back only what it wrote itself; what lanes share goes through a row word.  A bad element is one of the row: all
+ * lanes note it alike, or the leader alone does, whose notes are the ones that count.
  *
  * Common subset of C17 and CUDA C++: no restrict keyword (BL_RESTRICT), no _Static_assert, no _Generic, no variable-
  * length arrays, in-order designators only. */

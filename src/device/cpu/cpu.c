@@ -103,12 +103,10 @@ belay_code bl_cpu_dispatch(bl_cpu *cpu, const bl_launch *launch)
         return BELAY_TYPE_DTYPE;
     else if (entry->map != NULL)
         bl_cpu_run_map(cpu, launch, entry->map);
-    else if (entry->rows != NULL)
-        bl_cpu_run_take(cpu, launch, entry->rows, &bad);
     else if (entry->keys != NULL)
         ran = bl_cpu_run_sorted(cpu, launch, entry, &bad);
     else
-        bl_cpu_run_items(cpu, launch, entry->items, &bad);
+        bl_cpu_run_items(cpu, launch, entry, &bad);
     if (BL_UNLIKELY(bad.count > 0))
         publish_bad(launch, &bad);
     return ran ? BELAY_OK : BELAY_MEM_EXHAUSTED;

@@ -75,8 +75,7 @@ belay_code bl_cpu_dispatch(bl_cpu *cpu, const bl_launch *launch);
 
 /* The skeletons.  On one thread they do without OpenMP: a kernel that is ended in the middle leaves no team behind.  Each folds its threads' bad elements into `bad`. */
 void bl_cpu_run_map(bl_cpu *cpu, const bl_launch *launch, bl_cpu_map body);
-void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *launch, bl_cpu_items body, bl_bad *bad);
-void bl_cpu_run_take(bl_cpu *cpu, const bl_launch *launch, bl_cpu_rows body, bl_bad *bad);
+void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *launch, const bl_cpu_entry *entry, bl_bad *bad);
 bool bl_cpu_run_sorted(bl_cpu *cpu, const bl_launch *launch, const bl_cpu_entry *entry, bl_bad *bad);
 void bl_cpu_run_copy(bl_cpu *cpu, const bl_launch *launch);
 void bl_cpu_run_spread(bl_cpu *cpu, const bl_launch *launch);

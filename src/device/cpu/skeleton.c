@@ -54,30 +54,6 @@ void bl_cpu_run_map(bl_cpu *cpu, const bl_launch *l, bl_cpu_map body)
         map_on_threads(l, body, n_threads);
 }
 
-/* ---- rows and reductions --------------------------------------------------------------------------------------------- */
-
-static BL_CPU_THREADED void items_on_threads(const bl_launch *l, bl_cpu_items body, int n_threads, bl_bad *bad)
-{
-#pragma omp parallel num_threads(n_threads)
-    {
-        int part = omp_get_thread_num(), parts = omp_get_num_threads();
-        bl_bad mine = {0};
-        body(l, bl_cpu_part_begin(l->n_items, part, parts), bl_cpu_part_begin(l->n_items, part + 1, parts), &mine);
-        if (mine.count > 0)
-#pragma omp critical
-            bl_cpu_merge_bad(bad, &mine);
-    }
-}
-
-void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *l, bl_cpu_items body, bl_bad *bad)
-{
-    int n_threads = (int)bl_min_i64(bl_cpu_threads_for(cpu, l->work), bl_max_i64(l->n_items, 1));
-    if (n_threads == 1)
-        body(l, 0, l->n_items, bad);
-    else
-        items_on_threads(l, body, n_threads, bad);
-}
-
 /* ---- copies by index ------------------------------------------------------------------------------------------------- */
 
 /* Rows that lie far apart are asked for before the first is copied: one at a time they would be waited for. */
@@ -140,28 +116,38 @@ static void take_rows(const bl_launch *l, bl_cpu_rows body, int64_t begin, int64
     }
 }
 
-static BL_CPU_THREADED void take_on_threads(const bl_launch *l, bl_cpu_rows body, int n_threads, bl_bad *bad)
+/* ---- items ----------------------------------------------------------------------------------------------------------- */
+
+/* Rows and reductions by their own loop; of a TAKE [size[0], size[1], size[2]] items, each a row of size[3] elements. */
+static void run_part(const bl_launch *l, const bl_cpu_entry *entry, int64_t begin, int64_t end, bl_bad *bad)
+{
+    if (entry->rows != NULL)
+        take_rows(l, entry->rows, begin, end, bad);
+    else
+        entry->items(l, begin, end, bad);
+}
+
+static BL_CPU_THREADED void items_on_threads(const bl_launch *l, const bl_cpu_entry *entry, int n_threads, bl_bad *bad)
 {
 #pragma omp parallel num_threads(n_threads)
     {
         int part = omp_get_thread_num(), parts = omp_get_num_threads();
         bl_bad mine = {0};
-        take_rows(l, body, bl_cpu_part_begin(l->n_items, part, parts), bl_cpu_part_begin(l->n_items, part + 1, parts),
-                  &mine);
+        run_part(l, entry, bl_cpu_part_begin(l->n_items, part, parts), bl_cpu_part_begin(l->n_items, part + 1, parts),
+                 &mine);
         if (mine.count > 0)
 #pragma omp critical
             bl_cpu_merge_bad(bad, &mine);
     }
 }
 
-/* Items [size[0], size[1], size[2]], each a row of size[3] elements of operand 0. */
-void bl_cpu_run_take(bl_cpu *cpu, const bl_launch *l, bl_cpu_rows body, bl_bad *bad)
+void bl_cpu_run_items(bl_cpu *cpu, const bl_launch *l, const bl_cpu_entry *entry, bl_bad *bad)
 {
     int n_threads = (int)bl_min_i64(bl_cpu_threads_for(cpu, l->work), bl_max_i64(l->n_items, 1));
     if (n_threads == 1)
-        take_rows(l, body, 0, l->n_items, bad);
+        run_part(l, entry, 0, l->n_items, bad);
     else
-        take_on_threads(l, body, n_threads, bad);
+        items_on_threads(l, entry, n_threads, bad);
 }
 
 /* ---- sums by index --------------------------------------------------------------------------------------------------- */

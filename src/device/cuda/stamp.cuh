@@ -41,23 +41,30 @@ static __device__ unsigned long long bl_cuda_claim(bl_fault_ring *ring)
     }
 }
 
+/* What the word of a launch says while its record is being claimed, and after the ring had none left: nobody waits. */
+#define BL_CUDA_CLAIMING (~0ull)
+#define BL_CUDA_DROPPED (~1ull)
+
 /* The launch's one record: claimed by the first bad thread, then the lowest element and the count by atomics; published
  * last.  `slot` is a word of the launch, 0 before it. */
 static __device__ void bl_cuda_publish(const bl_launch &l, const bl_bad &bad, unsigned long long *slot)
 {
     if (bad.count == 0)
         return;
-    if (l.gates && l.policy == BELAY_INDEX_RAISE)
+    bool is_corrected = l.policy != BELAY_INDEX_RAISE && bad.code == BELAY_INDEX_RANGE; /* labels always raise */
+    if (l.gates && !is_corrected)
         atomicExch_system(&l.ring->window[l.window].gate, 1u);
-    if (atomicCAS(slot, 0ull, ~0ull) == 0ull) {
+    if (atomicCAS(slot, 0ull, BL_CUDA_CLAIMING) == 0ull) {
         unsigned long long claimed = bl_cuda_claim(l.ring);
         if (claimed >= BL_RING_FAULTS) {
             atomicAdd_system((unsigned long long *)&l.ring->dropped, 1ull);
+            atomicExch(slot, BL_CUDA_DROPPED);
             return;
         }
         bl_fault_record *r = &l.ring->record[claimed];
         r->launch = l.serial;
         r->element = bad.element;
+        r->got = bad.got; /* the host reads it again */
         r->limit = bad.limit;
         r->count = 0;
         r->step = l.step;
@@ -65,13 +72,15 @@ static __device__ void bl_cuda_publish(const bl_launch &l, const bl_bad &bad, un
         r->code = bad.code;
         r->op = (uint16_t)l.op;
         r->operand = bad.operand;
-        r->policy = (uint8_t)l.policy;
+        r->policy = is_corrected ? (uint8_t)l.policy : (uint8_t)BELAY_INDEX_RAISE;
         __threadfence_system();
         atomicExch(slot, claimed + 1);
     }
     unsigned long long mine;
-    while ((mine = atomicAdd(slot, 0ull)) == ~0ull) {
+    while ((mine = atomicAdd(slot, 0ull)) == BL_CUDA_CLAIMING) {
     }
+    if (mine == BL_CUDA_DROPPED)
+        return;
     bl_fault_record *r = &l.ring->record[mine - 1];
     atomicMin_system((long long *)&r->element, (long long)bad.element);
     atomicAdd_system((unsigned long long *)&r->count, (unsigned long long)bad.count);
@@ -113,7 +122,8 @@ static __device__ void bl_cuda_publish(const bl_launch &l, const bl_bad &bad, un
         bl_bad bad = {};                                                                                               \
         for (int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / BL_LANES; row < l.n_items; row += warps) \
             BL_(name)(&l, row, &bad);                                                                                  \
-        bl_cuda_publish(l, bad, slot);                                                                                 \
+        if (BL_ROW_LEADER) /* what it met all lanes have, or it alone */                                               \
+            bl_cuda_publish(l, bad, slot);                                                                             \
     }
 #define BL_STAMP_TAKE(name)                                                                                            \
     extern "C" __global__ void BL_KERNEL(name)(bl_launch l, unsigned long long *slot)                                  \
