@@ -364,9 +364,16 @@ static void statistics_that_are_not_finite_refuse_the_step_and_are_told(void **s
     belay_optimizer_step(m.sgd);
     assert_false(belay_optimizer_is_applied(m.sgd));
     bool is_sim = strcmp(*state, "cpu") != 0;
-    char surfaced[64] = "";
-    if (is_sim)
-        snprintf(surfaced, sizeof surfaced, "    surfaced at: test_batch_norm.c:%d\n", line + 3);
+    char surfaced[64] = "", lost_surfaced[64] = "";
+#ifdef BELAY_SMALL /* whose ring of launches is full during the backward */
+    const int first = line + 1;
+#else
+    const int first = line + 3;
+#endif
+    if (is_sim) {
+        snprintf(surfaced, sizeof surfaced, "    surfaced at: test_batch_norm.c:%d\n", first);
+        snprintf(lost_surfaced, sizeof lost_surfaced, "    surfaced at: test_batch_norm.c:%d\n", line + 3);
+    }
     const char *start = "belay: norm.running_var[1] would become inf by this batch (num.nonfinite)\n"
                         "    op: batch_track in layer norm, called at test_batch_norm.c";
     assert_memory_equal(told(), start, strlen(start));
@@ -378,8 +385,8 @@ static void statistics_that_are_not_finite_refuse_the_step_and_are_told(void **s
                 "belay: step 1 was not applied: num.nonfinite in its window (run.window_lost)\n"
                 "    called at: test_batch_norm.c:%d\n%s"
                 "    when: epoch 0, batch 3 (micro-batch 1 of its window), step 1, rank 0\n%s",
-                start, line, is_sim ? ", launch 62" : "", surfaced, (const char *)*state, belay_code_advice(BELAY_NUM_NONFINITE),
-                line + 2, surfaced, told_try(BELAY_RUN_WINDOW_LOST));
+                start, line, is_sim ? ", launch 62" : "", surfaced, (const char *)*state,
+                belay_code_advice(BELAY_NUM_NONFINITE), line + 2, lost_surfaced, told_try(BELAY_RUN_WINDOW_LOST));
     assert_int_equal(belay_optimizer_n_faulted(m.sgd), 1);
     buffers after = buffers_of(&m);
     assert_memory_equal(&after, &before, sizeof before);
