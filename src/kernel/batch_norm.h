@@ -92,7 +92,7 @@ BL_FN void BL_(batch_norm_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
 }
 
 /* mean[C] var[C] running_mean[C] running_var[C] n_tracked[1]? -> next_mean[C] next_var[C]; f[0] = momentum, f[1] makes the
- * variance unbiased; n_tracked: the batches so far and this one; i[0] = it is their mean that runs.  A channel whose
+ * variance unbiased; n_tracked: the batches before this one; i[0] = it is their mean that runs.  A channel whose
  * statistics would not be finite keeps what it has, and is noted with the bits of what it would have had; with i[1] not
  * where x itself was not finite, for that is an overflow, which the gradients tell. */
 BL_FN void BL_(batch_track)(const bl_launch *l, int64_t row, bl_bad *bad)
@@ -100,8 +100,8 @@ BL_FN void BL_(batch_track)(const bl_launch *l, int64_t row, bl_bad *bad)
     if (!BL_ROW_LEADER)
         return;
     const int64_t *tracked = BL_PTR(int64_t, 4);
-    bool is_count = tracked == 0 || tracked[0] > 0;
-    double fresh = tracked != 0 && is_count && l->params.i[0] != 0 ? 1 / (double)tracked[0] : l->params.f[0];
+    bool is_count = tracked == 0 || (tracked[0] >= 0 && tracked[0] < INT64_MAX);
+    double fresh = tracked != 0 && is_count && l->params.i[0] != 0 ? 1 / (double)(tracked[0] + 1) : l->params.f[0];
     BL_REAL new_ = (BL_REAL)fresh, old = (BL_REAL)(1 - fresh);
     BL_REAL mean = (BL_REAL)BL_PTR(double, 0)[row], var = (BL_REAL)(BL_PTR(double, 1)[row] * l->params.f[1]);
     BL_T *next_mean = BL_PTR(BL_T, 5), *next_var = BL_PTR(BL_T, 6);

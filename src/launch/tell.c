@@ -100,12 +100,12 @@ static void describe_statistic(const bl_fault_record *r, bl_report_fault *f)
     bl_text_fini(&at);
 }
 
-/* A count of batches, which this one was added to. */
+/* A count of batches, which one more could not be added to. */
 static void describe_count(const bl_fault_record *r, bl_report_fault *f)
 {
     const bl_report_tensor *t = &f->tensor[r->operand];
     snprintf(f->what, sizeof f->what, "%s is %" PRId64 ", outside [0, %" PRId64 ")",
-             t->name[0] != '\0' ? t->name : t->role, (int64_t)((uint64_t)r->got - 1), INT64_MAX);
+             t->name[0] != '\0' ? t->name : t->role, r->got, INT64_MAX);
     f->count = 0;
 }
 

@@ -136,9 +136,8 @@ static bool has_variance(const batch_norm *a)
 /* ---- statistics ------------------------------------------------------------------------------------------------------ */
 
 /* One more than the count of batches; nil after a fault. */
-static belay_tensor count_on(const batch_norm *a)
+static belay_tensor count_on(const batch_norm *a, belay_tensor count)
 {
-    belay_tensor count = bl_advance_get(a->context, tensor_of(a, N_TRACKED));
     const belay_shape none = belay_shape0();
     bl_call call = {.context = a->context, .op = BL_OP_add, .n_in = 2};
     call.in[0] = count;
@@ -164,11 +163,15 @@ static bool track(const batch_norm *a, const belay_tensor stats[2])
         if (belay_tensor_is_nil(call.in[2 + k]))
             return false;
     }
-    belay_tensor count = is_given(a, N_TRACKED) ? count_on(a) : (belay_tensor){0};
-    if (belay_tensor_is_nil(count) && is_given(a, N_TRACKED))
-        return false;
-    const belay_shape flat = belay_shape1(1);
-    call.in[4] = is_given(a, N_TRACKED) ? bl_launch_reshape(a->context, count, &flat) : count;
+    belay_tensor count = {0};
+    if (is_given(a, N_TRACKED)) {
+        const belay_shape flat = belay_shape1(1);
+        belay_tensor before = bl_advance_get(a->context, tensor_of(a, N_TRACKED));
+        count = count_on(a, before);
+        call.in[4] = bl_launch_reshape(a->context, before, &flat);
+        if (belay_tensor_is_nil(count) || belay_tensor_is_nil(call.in[4]))
+            return false;
+    }
     call.shown[4] = tensor_of(a, N_TRACKED);
     call.params.i[0] = a->options.cumulative;
     call.params.i[1] = belay_autocast_get(a->context) != BELAY_F32;

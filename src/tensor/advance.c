@@ -70,7 +70,9 @@ belay_tensor bl_advance_target(belay_context *context, const bl_advance *e)
         return (belay_tensor){0};
     bool is_newer =
         seen->storage->serial == e->storage && seen->storage->version != e->version && is_written_whole(seen);
-    return is_newer ? (belay_tensor){0} : seen == buffer ? e->buffer : e->view;
+    if (is_newer)
+        return (belay_tensor){0};
+    return seen == buffer ? e->buffer : e->view;
 }
 
 /* What nobody can see any more waits for nothing: a loop that never steps keeps no more and no more of it. */
