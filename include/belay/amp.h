@@ -57,7 +57,7 @@ typedef struct belay_grad_scaler belay_grad_scaler;
 
 /* Zero means what stands in brackets. */
 typedef struct belay_grad_scaler_options {
-    double init_scale;       /* (65536) a normal positive f32 */
+    double init_scale;       /* (65536) a positive f32 */
     double growth_factor;    /* (2) above 1 */
     double backoff_factor;   /* (0.5) in (0, 1) */
     int64_t growth_interval; /* (2000) steps in a row without an overflow until the scale grows */
@@ -96,8 +96,8 @@ BELAY_API void belay_grad_scaler_unscale(belay_grad_scaler *scaler, belay_optimi
 BELAY_API void belay_grad_scaler_step(belay_grad_scaler *scaler, belay_optimizer *optimizer);
 
 /* After the steps of a window: an overflow multiplies the scale by the backoff factor; without one for growth_interval
- * windows in a row it is multiplied by the growth factor, unless that is no finite f32.  It never falls below 2^-126:
- * PyTorch's goes on to 0 and never comes back. */
+ * windows in a row it is multiplied by the growth factor, unless that is no finite f32.  Nothing stops it from
+ * reaching 0, where no step is applied again: the reports call it divergence long before. */
 BELAY_API void belay_grad_scaler_update(belay_grad_scaler *scaler);
 
 /* ---- questions.  Each waits for the device. ---- */

@@ -14,8 +14,7 @@
 #if defined BL_BODIES
 
 #if BL_IS_FLOAT
-#define BL_CHUNK       1024
-#define BL_SCALE_LEAST 1.1754943508222875e-38 /* 2^-126 */
+#define BL_CHUNK 1024
 
 /* The learning rate's factor at a position.  i[0] is the kind; f[1] to f[4] its numbers:
  *   0 constant: 1
@@ -131,7 +130,7 @@ BL_FN void BL_(scaler_update)(const bl_launch *l, int64_t row, bl_bad *bad)
            lowered = (double)(float)(was * l->params.f[1]);
     scaler[1] = overflowed ? 0 : scaler[1] + 1;
     if (overflowed && !fixed)
-        scaler[0] = lowered > BL_SCALE_LEAST ? lowered : BL_SCALE_LEAST;
+        scaler[0] = lowered;
     if (scaler[1] >= l->params.f[2]) {
         scaler[0] = fixed || grown - grown != 0 ? scaler[0] : grown;
         scaler[1] = 0;

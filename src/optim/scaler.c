@@ -39,9 +39,9 @@ static belay_grad_scaler nil_scaler;
 
 /* ---- the state ------------------------------------------------------------------------------------------------------- */
 
-#define SCALES "the normal positive values of f32, [1.17549e-38, 3.40282e+38]"
+#define SCALES "the positive values of f32, (0, 3.40282e+38]"
 
-static bool is_scale(double scale) { return scale >= 0x1p-126 && (double)(float)scale == scale && isfinite(scale); }
+static bool is_scale(double scale) { return scale > 0 && (double)(float)scale == scale && isfinite(scale); }
 
 bool bl_scaler_state_check(const void *bytes, int64_t n_bytes, bl_text *why)
 {

@@ -142,7 +142,10 @@ static void judge(const bl_window_words *words, bl_report_fault *f)
     bool is_settled = (words->refused & BL_WINDOW_SETTLED) != 0, is_fixed = (words->refused & BL_WINDOW_FIXED) != 0;
     bool is_divergence = words->scale <= 1 || (is_settled && n >= BL_OPTIM_DIVERGED);
     bl_report_fault_fact(f, "the loss scale was %g; overflows in a row: %" PRIu32, (double)words->scale, n);
-    if (words->scale <= 1)
+    if (words->scale == 0)
+        bl_report_fault_fact(f,
+                             "this is divergence: nothing raises a scale of 0, no step will be applied under it again");
+    else if (words->scale <= 1)
         bl_report_fault_fact(f, "this is divergence: a loss scale of 1 or below makes no gradient larger");
     else if (is_divergence)
         bl_report_fault_fact(f, "this is divergence: steps had been applied before, and %d in a row were not",
@@ -166,7 +169,7 @@ static void describe_scaling(const belay_context *context, const bl_window *w, b
 {
     const bl_window_words *words = &context->ring->window[bl_window_place(w->number)];
     describe_first(w, f);
-    if (words->scale > 0)
+    if (words->refused != 0) /* by a step under a loss scale */
         judge(words, f);
 }
 

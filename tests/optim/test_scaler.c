@@ -487,17 +487,25 @@ static void a_walk_inside_of_a_walk_is_under_the_same_scale(void **state)
 
 /* ---- the scale's bounds and its state ---- */
 
-static void a_scale_does_not_fall_to_zero_and_comes_back(void **state)
+/* As PyTorch's, whose sequence the golden amp_scale_floor holds. */
+static void a_scale_that_reached_zero_applies_nothing_and_says_so(void **state)
 {
     (void)state;
-    job j = open_job(told_open(), &(belay_grad_scaler_options){.init_scale = 0x1p-124, .growth_interval = 1});
-    for (int i = 0; i < 4; i++)
-        window(&j, INFINITY);
-    assert_true(belay_grad_scaler_get(j.scaler) == 0x1p-126);
+    job j = open_job(told_open(), &(belay_grad_scaler_options){.init_scale = 0x1p-148, .growth_interval = 1});
+    window(&j, INFINITY);
+    assert_true(belay_grad_scaler_get(j.scaler) == 0x1p-149);
+    window(&j, INFINITY);
+    assert_true(belay_grad_scaler_get(j.scaler) == 0);
     assert_int_equal(belay_grad_scaler_n_backoffs(j.scaler), 2);
-    window(&j, 0.5f);
-    assert_weight(&j, 0.5f, 1.5f);
-    assert_true(belay_grad_scaler_get(j.scaler) == 0x1p-125);
+    for (int i = 0; i < 3; i++) {
+        told_clear();
+        window(&j, 0.5f);
+        assert_non_null(strstr(told(), "the loss scale was 0; overflows in a row: "));
+        assert_non_null(strstr(told(), "this is divergence: nothing raises a scale of 0, no step will be applied "
+                                       "under it again\n"));
+        assert_weight(&j, 1, 2);
+        assert_true(belay_grad_scaler_get(j.scaler) == 0);
+    }
     belay_close(j.context);
 }
 
@@ -508,10 +516,10 @@ static void values_that_no_scale_can_have_are_refused_at_the_next_call(void **st
         double state[8];
         const char *words;
     } written[] = {
-        {{NAN}, "a scale of nan, outside the normal positive values of f32, [1.17549e-38, 3.40282e+38]"},
-        {{0}, "a scale of 0, outside the normal positive values of f32, [1.17549e-38, 3.40282e+38]"},
-        {{-8}, "a scale of -8, outside the normal positive values of f32, [1.17549e-38, 3.40282e+38]"},
-        {{1e300}, "a scale of 1e+300, outside the normal positive values of f32, [1.17549e-38, 3.40282e+38]"},
+        {{NAN}, "a scale of nan, outside the positive values of f32, (0, 3.40282e+38]"},
+        {{0}, "a scale of 0, outside the positive values of f32, (0, 3.40282e+38]"},
+        {{-8}, "a scale of -8, outside the positive values of f32, (0, 3.40282e+38]"},
+        {{1e300}, "a scale of 1e+300, outside the positive values of f32, (0, 3.40282e+38]"},
         {{8, -1}, "a growth count of -1, outside the counts from 0 to 9007199254740992"},
         {{8, 0, 0, 0, 1.5}, "a number of overflows in a row of 1.5, outside the counts from 0 to 9007199254740992"},
     };
@@ -557,15 +565,12 @@ static void options_out_of_range_are_refused(void **state)
 {
     (void)state;
     belay_context *context = told_open();
-    expect_option(
-        context, &(belay_grad_scaler_options){.init_scale = -1},
-        "init_scale of a loss scale is -1, outside the normal positive values of f32, [1.17549e-38, 3.40282e+38]");
-    expect_option(
-        context, &(belay_grad_scaler_options){.init_scale = 1e39},
-        "init_scale of a loss scale is 1e+39, outside the normal positive values of f32, [1.17549e-38, 3.40282e+38]");
-    expect_option(context, &(belay_grad_scaler_options){.init_scale = 1e-40},
-                  "init_scale of a loss scale is 1e-40, outside the normal positive values of f32, [1.17549e-38, "
-                  "3.40282e+38]");
+    expect_option(context, &(belay_grad_scaler_options){.init_scale = -1},
+                  "init_scale of a loss scale is -1, outside the positive values of f32, (0, 3.40282e+38]");
+    expect_option(context, &(belay_grad_scaler_options){.init_scale = 1e39},
+                  "init_scale of a loss scale is 1e+39, outside the positive values of f32, (0, 3.40282e+38]");
+    expect_option(context, &(belay_grad_scaler_options){.init_scale = 1e-46}, /* 0 in f32 */
+                  "init_scale of a loss scale is 1e-46, outside the positive values of f32, (0, 3.40282e+38]");
     expect_option(context, &(belay_grad_scaler_options){.growth_factor = 1},
                   "growth_factor of a loss scale is 1, outside (1, inf)");
     expect_option(context, &(belay_grad_scaler_options){.backoff_factor = 1},
@@ -594,7 +599,7 @@ int main(void)
         cmocka_unit_test(a_fault_is_of_every_optimizer_of_its_window),
         cmocka_unit_test(a_plain_step_whose_gradients_went_with_another_window_is_refused),
         cmocka_unit_test(a_walk_inside_of_a_walk_is_under_the_same_scale),
-        cmocka_unit_test(a_scale_does_not_fall_to_zero_and_comes_back),
+        cmocka_unit_test(a_scale_that_reached_zero_applies_nothing_and_says_so),
         cmocka_unit_test(values_that_no_scale_can_have_are_refused_at_the_next_call),
         cmocka_unit_test(options_out_of_range_are_refused),
     };

@@ -208,13 +208,13 @@ static const struct damaged {
     double value;
     const char *what;
 } damages[] = {
-#define SCALES ", outside the normal positive values of f32, [1.17549e-38, 3.40282e+38]"
+#define SCALES ", outside the positive values of f32, (0, 3.40282e+38]"
 #define COUNTS ", outside the counts from 0 to 9007199254740992"
     {"belay.scaler.state", 0, NAN, "a scale of nan" SCALES},
     {"belay.scaler.state", 0, 0, "a scale of 0" SCALES},
     {"belay.scaler.state", 0, 1e300, "a scale of 1e+300" SCALES},
     {"belay.scaler.state", 0, -8, "a scale of -8" SCALES},
-    {"belay.scaler.state", 0, 1e-40, "a scale of 1e-40" SCALES},
+    {"belay.scaler.state", 0, 1e-46, "a scale of 1e-46" SCALES},
     {"belay.scaler.state", 1, -1, "a growth count of -1" COUNTS},
     {"belay.scaler.state", 1, 0.5, "a growth count of 0.5" COUNTS},
     {"belay.scaler.state", 4, NAN, "a number of overflows in a row of nan" COUNTS},
