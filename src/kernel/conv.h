@@ -59,6 +59,33 @@ BL_FN void BL_(conv_columns)(const bl_launch *l, int64_t row, bl_bad *bad)
     }
 }
 
+/* conv_columns_grad for one row of g_x, line number `at` of its image, where columns have stride 1: the elements that a tap
+ * saw are a run, which is added at once.  An element adds its taps in the same order as below, in its own memory: nothing
+ * for types that round there. */
+BL_FN void BL_(conv_add_rows)(const bl_launch *l, int64_t at, const BL_T *BL_RESTRICT g, int64_t rows, int64_t wide,
+                              BL_T *BL_RESTRICT gx)
+{
+    const int64_t taps_y = l->dim[2], taps_x = l->dim[3], n = l->dim[4], w = l->dim[6];
+    if (l->params.i[7] == 0)
+        BL_EACH(j, w) BL_STORE(gx, j, 0);
+    for (int64_t tap_y = 0; tap_y < taps_y; tap_y++) {
+        int64_t y = BL_(conv_position)(l, 0, at + l->params.i[2] - tap_y * BL_(conv_step)(l, 4));
+        int64_t line = y * wide - l->params.i[6]; /* of its first position in the launch */
+        if (y < 0 || y >= rows || line + wide <= 0 || line >= n)
+            continue;
+        int64_t first = line < 0 ? -line : 0, end = wide < n - line ? wide : n - line;
+        for (int64_t tap_x = 0; tap_x < taps_x; tap_x++) {
+            int64_t shift = l->params.i[3] - tap_x * BL_(conv_step)(l, 5);
+            int64_t low = first - shift, high = end - shift, from = (tap_y * taps_x + tap_x) * n + line + shift;
+            BL_EACH_APART(j, w)
+            {
+                if (j >= low && j < high)
+                    BL_STORE(gx, j, BL_LOAD(gx, j) + BL_LOAD(g, from + j));
+            }
+        }
+    }
+}
+
 /* g_columns[N, C, Y, X, P] -> g_x[N, C, H, W]: each element adds up the taps that saw it, in their order; i[7]: to what
  * it holds already. */
 BL_FN void BL_(conv_columns_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
@@ -68,6 +95,10 @@ BL_FN void BL_(conv_columns_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
     const int64_t rows = BL_(conv_positions)(l, 0, h, taps_y), wide = BL_(conv_positions)(l, 1, w, taps_x);
     const BL_T *g = BL_PTR(BL_T, 0) + row / h * taps_y * taps_x * n;
     BL_T *gx = BL_PTR(BL_T, 1) + row * w;
+    if (sizeof(BL_T) == sizeof(BL_REAL) && BL_(conv_step)(l, 1) == 1) {
+        BL_(conv_add_rows)(l, row % h, g, rows, wide, gx);
+        return;
+    }
     BL_EACH(j, w)
     {
         BL_REAL sum = l->params.i[7] != 0 ? BL_LOAD(gx, j) : 0;
