@@ -3,7 +3,8 @@
  * at all: after a fault in the window, or when a gradient is not finite, nothing changes, neither a weight nor a
  * moment, Adam's t or the schedule's position.
  *
- * Formulas are PyTorch's (torch.optim, version 1.13), moments are kept in the parameter's dtype. */
+ * Formulas are PyTorch's (torch.optim, version 1.13), moments are kept in the parameter's dtype.  Defaults are what each
+ * field says. */
 #ifndef BELAY_OPTIM_H
 #define BELAY_OPTIM_H
 
@@ -48,9 +49,12 @@ typedef struct belay_sgd_options {
 
 typedef struct belay_adam_options {
     double lr;
-    double beta1, beta2; /* 0: 0.9 and 0.999 */
-    double eps;          /* 0: 1e-8 */
-    double weight_decay; /* belay_adam: added to the gradient; belay_adamw: taken from the weight itself */
+    double beta1, beta2;     /* in [0, 1); 0: 0.9 and 0.999 */
+    bool no_beta1, no_beta2; /* it is 0, nothing is carried on: no_beta1 is usual in GANs with a gradient penalty */
+    double eps;              /* 0: 1e-8; for none at all 1e-30: a gradient of 0 is then no 0 / 0 */
+    /* belay_adam: added to the gradient; belay_adamw: taken from the weight itself.  0: none, for belay_adamw too, where
+     * PyTorch's is 0.01 when nothing is said. */
+    double weight_decay;
     bool amsgrad;
     double clip; /* largest global norm of the gradients; 0: no clipping */
     belay_schedule schedule;
@@ -64,7 +68,10 @@ BELAY_API belay_optimizer *belay_adam(belay_module *module, const belay_adam_opt
 BELAY_API belay_optimizer *belay_adamw(belay_module *module, const belay_adam_options *options);
 
 /* The same over tensors that the caller lists: n leaves of any float dtype, contiguous.  A tensor that is listed twice
- * counts once.  The optimizer keeps their storage alive.  Further faults: type.dtype, shape.contract, life.stale. */
+ * counts once.  The optimizer keeps their storage alive.  Further faults: type.dtype, shape.contract, life.stale.
+ *
+ * Of f16 only SGD takes parameters: Adam's squares of gradients below 2e-4 would be 0 there, and its steps without bound
+ * (type.dtype).  bf16 has f32's range, but 8 bits: an average over 1,000 steps, as beta2 makes it, hardly falls in it. */
 BELAY_API belay_optimizer *belay_sgd_over(belay_context *context, const belay_tensor *parameters, int64_t n,
                                           const belay_sgd_options *options);
 BELAY_API belay_optimizer *belay_adam_over(belay_context *context, const belay_tensor *parameters, int64_t n,
@@ -72,11 +79,15 @@ BELAY_API belay_optimizer *belay_adam_over(belay_context *context, const belay_t
 BELAY_API belay_optimizer *belay_adamw_over(belay_context *context, const belay_tensor *parameters, int64_t n,
                                             const belay_adam_options *options);
 
-/* Frees it before its context closes.  Refused (conf.order) inside of its own step and of a belay_train over it. */
+/* Frees it before its context closes; any use of it after that is life.stale, does nothing and gives 0 or false.  Refused
+ * (conf.order) inside of its own step and of a belay_train over it. */
 BELAY_API void belay_optimizer_free(belay_optimizer *optimizer);
 
 /* Closes the window: one update of every parameter that has a gradient, which is used up.  A parameter without one is
- * left alone and does not age.  Refused after a fault in the window: warning run.window_lost, and all gradients of the
+ * left alone and does not age; a step that finds no gradient at all changes no parameter, yet counts as applied and
+ * moves the schedule on, as a step and its scheduler do in PyTorch.  But when ops ran under autocast in the window and
+ * nothing in the context has a gradient, the backward was forgotten: refused (conf.order, which names both places), and
+ * the window is dropped.  Refused after a fault in the window: warning run.window_lost, and all gradients of the
  * context are dropped, those of other optimizers too: a step of theirs that finds none left is refused with it.  Refused
  * when gradients are not finite: warning run.overflow.  Either way the next window starts clean.
  *
@@ -94,8 +105,10 @@ BELAY_API void belay_optimizer_divisor_set(belay_optimizer *optimizer, double di
 
 /* ---- questions: what the last step did.  Each waits for the device. ---- */
 
+/* False, and one more that faulted, after a step that was refused for its order too. */
 BELAY_API bool belay_optimizer_is_applied(const belay_optimizer *optimizer);
-/* Global norm of the last step's gradients, divided but not clipped; NaN or infinity when it was refused for that. */
+/* Global norm of the last step's gradients, divided but not clipped; NaN or infinity when it was refused for that, 0
+ * when it was refused for its order: then nobody looked. */
 BELAY_API double belay_optimizer_norm_get(const belay_optimizer *optimizer);
 /* Rate of the last applied step; 0 before the first. */
 BELAY_API double belay_optimizer_lr_get(const belay_optimizer *optimizer);

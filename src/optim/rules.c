@@ -20,6 +20,15 @@ static bool check(belay_context *context, const char *name, double value, bool f
     return fits;
 }
 
+/* An option that is 0 when `is_none` says so. */
+static bool check_without(belay_context *context, const char *name, bool is_none, double value)
+{
+    if (is_none && value != 0)
+        bl_context_raise(context, BELAY_CONF_CONFLICT, "no_%s says that %s is 0, and %s is %g", name, name, name,
+                         bl_text_real(value));
+    return !is_none || value == 0;
+}
+
 static bool check_schedule(belay_context *context, const belay_schedule *s)
 {
     if ((int)s->kind < 0 || s->kind > BELAY_SCHEDULE_LINEAR) {
@@ -79,14 +88,16 @@ belay_optimizer *bl_optim_adam(belay_context *context, const bl_optim_list *list
                           .clip = o->clip,
                           .schedule = o->schedule};
     double *f = rule.params.f;
-    f[0] = o->beta1 != 0 ? o->beta1 : 0.9;
-    f[1] = o->beta2 != 0 ? o->beta2 : 0.999;
+    f[0] = o->beta1 != 0 || o->no_beta1 ? o->beta1 : 0.9;
+    f[1] = o->beta2 != 0 || o->no_beta2 ? o->beta2 : 0.999;
     f[2] = o->eps != 0 ? o->eps : 1e-8;
     f[3] = o->weight_decay;
     rule.params.i[1] = is_decoupled;
     if (!belay_is_open(context) || !check_rule(context, &rule, o->weight_decay) ||
         !check(context, "beta1", f[0], f[0] >= 0 && f[0] < 1, "[0, 1)") ||
         !check(context, "beta2", f[1], f[1] >= 0 && f[1] < 1, "[0, 1)") ||
+        !check_without(context, "beta1", o->no_beta1, o->beta1) ||
+        !check_without(context, "beta2", o->no_beta2, o->beta2) ||
         !check(context, "eps", f[2], f[2] > 0 && isfinite(f[2]), "(0, inf)"))
         return bl_optim_nil();
     belay_optimizer *made = bl_optim_new(context, list, &rule);
