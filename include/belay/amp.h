@@ -67,13 +67,15 @@ typedef struct belay_grad_scaler_options {
 /* The scale lies on the context's current device, where the optimizers that use it must lie too.  Faults: conf.value,
  * mem.exhausted. */
 BELAY_API belay_grad_scaler *belay_grad_scaler_new(belay_context *context, const belay_grad_scaler_options *options);
-/* Gradients that it has multiplied stay so: no step takes them after it (conf.order). */
+/* Gradients that it has multiplied stay so: no step takes them after it (conf.order).  Any use of it after that is
+ * life.stale, does nothing and gives 0, false or nil.  Refused (conf.order) inside of a step by it. */
 BELAY_API void belay_grad_scaler_free(belay_grad_scaler *scaler);
 
 /* A window goes scale, backward, unscale if wanted, step, update; with several optimizers an unscale and a step for each
- * of them, and one update.  A call out of this order is conf.order, which names both places, and its window is lost.  A
- * window in which a fault came moves neither the scale nor its count: with several optimizers all of their steps are
- * refused.
+ * of them, and one update.  Their losses are scaled and walked back all before the steps, or each before its own: the
+ * scale is the same until the update.  One optimizer is stepped once between two updates.  A call out of this order is conf.order, which names both places, and its window is lost.  A
+ * window in which a fault came moves neither the scale nor its count: with several optimizers the steps of all
+ * that had gradients then are refused.
  *
  * What a gradient was multiplied by is kept with it.  A step takes gradients that are all of its own scale, as it is since
  * the last update: those of a loss that was not scaled, scaled twice or by another scale, before an update or before the

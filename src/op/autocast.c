@@ -151,9 +151,20 @@ static belay_tensor cast_one(belay_context *context, belay_tensor x, belay_dtype
     return bl_op_record_view(context, x, y, bl_grad_cast, NULL);
 }
 
+/* An op runs under autocast in the window at work.  In a walk back, of a user's function, no region need be open. */
+static void note_use(belay_context *context)
+{
+    bl_mixed *m = &context->mixed;
+    if (m->n_regions == 0)
+        return;
+    m->cast_window = context->window + 1;
+    m->cast_at = m->regions[m->n_regions - 1].site;
+}
+
 static bool cast_all(belay_context *context, int op, belay_tensor *tensor, int n)
 {
     int dtype = wanted_dtype(context, op, tensor, n);
+    note_use(context);
     for (int k = 0; k < n && dtype >= 0; k++) {
         const bl_slot *slot = bl_slot_get(context, tensor[k]);
         if (!is_castable(slot) || slot->dtype == dtype || !is_of_column(bl_signature_of(op), op, k))
@@ -200,7 +211,7 @@ belay_autocast belay_autocast_open(belay_context *context, belay_dtype dtype)
         return (belay_autocast){0};
     }
     bl_autocast_region *region = &m->regions[m->n_regions++];
-    *region = (bl_autocast_region){.before = m->autocast, .serial = ++m->region_serial};
+    *region = (bl_autocast_region){.before = m->autocast, .serial = ++m->region_serial, .site = context->site};
     m->autocast = dtype == BELAY_F32 ? 0 : (int)dtype;
     return (belay_autocast){context->number, (uint32_t)m->n_regions, region->serial};
 }

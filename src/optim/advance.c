@@ -3,6 +3,9 @@
  * it one kernel a buffer reads from device memory whether it was applied. */
 #include "tensor/advance.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "optim/optim.h"
 
 static belay_tensor flat(belay_context *context, belay_tensor tensor)
@@ -23,15 +26,79 @@ static bool has(const belay_optimizer *o, belay_tensor leaf, int64_t *at)
     return false;
 }
 
-/* What waits for a leaf that no optimizer has any more goes with the next one. */
+/* Another optimizer of the leaf; NULL: there is none. */
+static const belay_optimizer *holder_of(const belay_optimizer *o, belay_tensor leaf, bool is_shared)
+{
+    for (const bl_member *m = o->context->members; m != NULL; m = m->next) {
+        const belay_optimizer *other = bl_optim_of(m);
+        int64_t at = 0, first = 0;
+        if (other == NULL || other == o || !has(other, leaf, &at))
+            continue;
+        for (int64_t i = 0; i < other->n; i++)
+            if (!is_shared || has(o, other->parameter[i].leaf, &first))
+                return other;
+    }
+    return NULL;
+}
+
+static bool shares_parameters(const belay_optimizer *o)
+{
+    for (int64_t i = 0; i < o->n; i++) {
+        const bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
+        if (leaf != NULL && leaf->n_optimizers > 1)
+            return true;
+    }
+    return false;
+}
+
+/* What waits for a leaf that no optimizer has any more, or that wants no gradient, goes with the next one.  Whoever steps
+ * parameters that another optimizer has, too, has taken its work over: an optimizer of all, kept from a first phase, and
+ * one of the head. */
 void bl_optim_advance_find(belay_optimizer *o)
 {
     int64_t at = 0; /* buffers lie in the order of their leaves, or nearly */
+    bool shares = bl_advance_n(o->context) > 0 && shares_parameters(o);
     for (int64_t i = 0; i < bl_advance_n(o->context); i++) {
         bl_advance *e = bl_advance_at(o->context, i);
         const bl_slot *leaf = bl_slot_get(o->context, e->leaf);
-        e->is_due = leaf == NULL || leaf->n_optimizers == 0 || has(o, e->leaf, &at);
+        e->is_due = leaf == NULL || leaf->n_optimizers == 0 || !leaf->requires_grad || has(o, e->leaf, &at) ||
+                    (shares && holder_of(o, e->leaf, true) != NULL);
     }
+}
+
+static const char *rule_of(const belay_optimizer *o)
+{
+    return o == NULL                       ? "optimizer"
+           : o->rule.op == BL_OP_optim_sgd ? "sgd"
+           : o->rule.params.i[1] != 0      ? "adamw"
+                                           : "adam";
+}
+
+static void tell_waiting(const belay_optimizer *o, const bl_advance *e)
+{
+    bl_report_fault f;
+    const belay_optimizer *holder = holder_of(o, e->leaf, false);
+    const bl_slot *view = bl_slot_get(o->context, e->view);
+    const char *name = view != NULL ? bl_journal_text_get(o->context->journal, view->name) : "";
+    int64_t n = 0;
+    for (int64_t i = 0; i < bl_advance_n(o->context); i++)
+        n += !bl_advance_at(o->context, i)->is_due;
+    bl_report_fault_init(&f, BELAY_RUN_WAITING);
+    snprintf(f.what, sizeof f.what, "%.200s waits for a step of the %s that has its layer's parameters, and none comes",
+             name[0] != '\0' ? name : "a running statistic", rule_of(holder));
+    bl_report_fault_fact(&f, "steps of other optimizers meanwhile: %d", BL_ADVANCE_PATIENCE);
+    bl_report_fault_fact(&f, "buffers that wait: %" PRId64, n);
+    bl_context_fault(o->context, &f);
+}
+
+/* An optimizer that is kept and not stepped any more would keep what waits for ever: that is told once. */
+static void count_passed(const belay_optimizer *o, bl_advance *e)
+{
+    if (!e->is_fresh)
+        return;
+    e->is_fresh = false;
+    if (++e->n_passed == BL_ADVANCE_PATIENCE && bl_advance_tells(o->context))
+        tell_waiting(o, e);
 }
 
 /* A buffer that was moved to another device in this window takes its values along; one that is not contiguous is written
@@ -56,6 +123,8 @@ bool bl_optim_advance_prepare(belay_optimizer *o)
     for (int64_t i = 0; i < bl_advance_n(o->context); i++) {
         bl_advance *e = bl_advance_at(o->context, i);
         e->flat_buffer = (belay_tensor){0};
+        if (!e->is_due)
+            count_passed(o, e);
         e->target = e->is_due ? bl_advance_target(o->context, e) : (belay_tensor){0};
         if (!belay_tensor_is_nil(e->target))
             whole = make_views(o, e) && whole;

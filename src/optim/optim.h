@@ -62,7 +62,9 @@ typedef struct bl_optim_entry {
 } bl_optim_entry;
 
 struct belay_optimizer {
+    bl_grave grave;         /* once it was freed */
     belay_context *context; /* NULL: the nil optimizer */
+    bool is_freed;
     bl_optim_rule rule;
     bl_params prepare;
     double divisor;
@@ -79,6 +81,23 @@ struct belay_optimizer {
     uint64_t stepped_round; /* of the loss scale that it was stepped by last; 0: none */
     uintptr_t stepped_at;
 };
+
+/* life.stale, at that site where no other is known: "an optimizer was used after it had been freed". */
+void bl_optim_tell_stale(belay_context *context, const char *what, uintptr_t site);
+
+/* At the beginning of a public call: whether the optimizer may be used by its caller, who is told when it may not. */
+static inline bool bl_optim_ask(const belay_optimizer *o, uintptr_t site)
+{
+    if (o == NULL || !bl_ask_call(o->context, site))
+        return false;
+    if (BL_UNLIKELY(o->is_freed))
+        bl_optim_tell_stale(o->context, "an optimizer", site);
+    return !o->is_freed;
+}
+#define BL_OPTIM_ASK(optimizer) bl_optim_ask((optimizer), (uintptr_t)__builtin_return_address(0))
+
+/* The optimizer that a member of a context is; NULL: it is none. */
+const belay_optimizer *bl_optim_of(const bl_member *member);
 
 void bl_optim_hold(belay_optimizer *optimizer);
 void bl_optim_release(belay_optimizer *optimizer);
@@ -109,8 +128,14 @@ typedef struct bl_optim_scaling {
     bool is_unscaled, is_fixed, is_lost;
 } bl_optim_scaling;
 
+/* A step that is refused before anything was launched: the window is dropped, and the state says that it faulted. */
+void bl_optim_refuse(belay_optimizer *optimizer);
+
 /* Whether the optimizer has no gradients because a faulted window, ended by another optimizer, took them along. */
 bool bl_optim_was_lost(const belay_optimizer *optimizer);
+
+/* Whether any leaf of the context has a gradient. */
+bool bl_optim_have_gradients(const belay_context *context);
 
 /* belay_optimizer_step, by what belay_optimizer_step (`scaling` NULL) or a loss scale has proved. */
 void bl_optim_step(belay_optimizer *optimizer, const bl_optim_scaling *scaling);
@@ -137,7 +162,8 @@ bl_optim_check bl_optim_check_of(const char *name);
 bool bl_optim_is_count(double value);
 #define BL_OPTIM_COUNTS "the counts from 0 to 9007199254740992"
 
-/* A step without a loss scale: false after conf.order, when the optimizer's gradients are scaled. */
+/* A step without a loss scale: false after conf.order, when the optimizer's gradients are scaled, or when ops ran under
+ * autocast and nothing was walked back. */
 bool bl_scaler_permits(belay_optimizer *optimizer);
 /* A window was dropped before its step: what it scaled is gone. */
 void bl_scaler_forget(belay_context *context);

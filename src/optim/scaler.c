@@ -20,7 +20,10 @@
 enum { STATE = 8 };
 
 struct belay_grad_scaler {
+    bl_grave grave;         /* once it was freed */
     belay_context *context; /* NULL: the nil scaler */
+    bool is_freed;
+    int n_uses; /* calls that work with it and have not ended: it is not freed meanwhile */
     bl_params update;
     belay_tensor state;
     uint64_t version; /* of its storage, after what was written last by this file or read by it */
@@ -30,12 +33,24 @@ struct belay_grad_scaler {
     uint64_t round;                  /* between two updates; no other of the context has the same */
     uint64_t n_lost;                 /* of the context, when the round began or a loss was scaled last */
     uintptr_t scaled_at, stepped_at; /* in this round; 0: neither */
+    bool is_awaited;                 /* a loss was scaled after the last step of this round */
     bool is_refused;                 /* a step of this round was, for its order */
     uintptr_t updated_at;            /* 0: never */
     struct belay_grad_scaler *next;
 };
 
 static belay_grad_scaler nil_scaler;
+
+/* At the beginning of a public call: whether the scaler may be used by its caller, who is told when it may not. */
+static inline __attribute__((always_inline)) bool ask(const belay_grad_scaler *s, uintptr_t site)
+{
+    if (s == NULL || !bl_ask_call(s->context, site))
+        return false;
+    if (BL_UNLIKELY(s->is_freed))
+        bl_optim_tell_stale(s->context, "a loss scale", site);
+    return !s->is_freed;
+}
+#define ASK(scaler) ask((scaler), (uintptr_t)__builtin_return_address(0))
 
 /* ---- the state ------------------------------------------------------------------------------------------------------- */
 
@@ -71,6 +86,7 @@ static void begin_round(belay_grad_scaler *s)
     s->round = ++s->context->mixed.scaler_serial;
     s->n_lost = s->context->mixed.scaling.n_lost;
     s->was_written = false;
+    s->is_awaited = false;
     s->is_refused = false;
     s->scaled_at = 0;
     s->stepped_at = 0;
@@ -133,9 +149,9 @@ static bool options_are_legal(belay_context *context, const belay_grad_scaler_op
                  o->growth_interval > 0 && o->growth_interval <= INT32_MAX, "[1, 2147483647]");
 }
 
-static void scaler_free(void *object)
+/* Everything but the shell, which tells that the scaler was freed. */
+static void scaler_fini(belay_grad_scaler *s)
 {
-    belay_grad_scaler *s = object;
     bl_mixed *m = &s->context->mixed;
     belay_grad_scaler **at = &m->scalers;
     while (*at != NULL && *at != s)
@@ -145,7 +161,16 @@ static void scaler_free(void *object)
         m->n_scalers--;
     }
     bl_tensor_drop(s->context, s->state);
-    bl_free(s);
+}
+
+static void shell_free(void *scaler) { bl_free(scaler); }
+
+static void destroy(void *object)
+{
+    belay_grad_scaler *s = object;
+    scaler_fini(s);
+    s->is_freed = true;
+    bl_context_bury(s->context, &s->grave, shell_free);
 }
 
 static belay_grad_scaler *make(belay_context *context, const belay_grad_scaler_options *o)
@@ -164,8 +189,9 @@ static belay_grad_scaler *make(belay_context *context, const belay_grad_scaler_o
     s->state = bl_tensor_own(context, bl_launch_fill(context, BELAY_F64, &shape, 0));
     const bl_slot *slot = bl_slot_get(context, s->state);
     if (slot == NULL || bl_place_write(context, slot, 0, first, sizeof first) != BELAY_OK ||
-        !bl_context_adopt(context, s, scaler_free)) {
-        scaler_free(s);
+        !bl_context_adopt(context, s, destroy)) {
+        scaler_fini(s);
+        bl_free(s);
         return NULL;
     }
     note_version(s);
@@ -196,11 +222,15 @@ belay_grad_scaler *belay_grad_scaler_new(belay_context *context, const belay_gra
 
 void belay_grad_scaler_free(belay_grad_scaler *s)
 {
-    if (s == NULL || !BL_ASK(s->context))
+    if (!ASK(s))
         return;
     BL_ENTER(s->context);
+    if (s->n_uses > 0) {
+        bl_context_raise(s->context, BELAY_CONF_ORDER, "a loss scale was freed inside of a step by it");
+        return;
+    }
     bl_context_forget(s->context, s);
-    scaler_free(s);
+    destroy(s);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------------------------------- */
@@ -221,9 +251,12 @@ static void refuse(belay_context *context, const char *what, const char *earlier
 
 static bool is_of(const belay_grad_scaler *s, const belay_optimizer *o)
 {
-    if (o->context == s->context)
+    if (o->context == s->context && !o->is_freed)
         return true;
-    bl_context_raise(s->context, BELAY_LIFE_FOREIGN, "an optimizer belongs to another context than its loss scale");
+    if (o->context == s->context)
+        bl_optim_tell_stale(s->context, "an optimizer", s->context->site);
+    else
+        bl_context_raise(s->context, BELAY_LIFE_FOREIGN, "an optimizer belongs to another context than its loss scale");
     return false;
 }
 
@@ -260,11 +293,24 @@ static const bl_grad_scale *find_strange(const belay_grad_scaler *s, const belay
     return NULL;
 }
 
+/* Ops ran under autocast in this window and nothing has a gradient; one that was lost with a fault is told by the step. */
+static bool forgot_backward(const belay_optimizer *o)
+{
+    belay_context *context = o->context;
+    const bl_mixed *m = &context->mixed;
+    if (BL_LIKELY(m->cast_window != context->window + 1) || context->window_faulted || has_gradients(o) ||
+        bl_optim_have_gradients(context) || bl_optim_was_lost(o))
+        return false;
+    refuse(context, "belay_optimizer_step without a backward, after ops under autocast", "the region was opened",
+           m->cast_at, "Call belay_backward on the loss first.");
+    return true;
+}
+
 bool bl_scaler_permits(belay_optimizer *o)
 {
     const bl_grad_scale *g = find_marked(o, BL_GRAD_HELD);
     if (g == NULL)
-        return true;
+        return !forgot_backward(o);
     refuse(o->context, "belay_optimizer_step on gradients that a loss scale has multiplied",
            (g->marks & BL_GRAD_UNSCALED) != 0 ? "the gradients were unscaled" : "the loss was scaled", g->site,
            "Call belay_grad_scaler_step and belay_grad_scaler_update in its place.");
@@ -318,7 +364,7 @@ static void refuse_strange(const belay_grad_scaler *s, const bl_grad_scale *g, c
 
 static void refuse_none(const belay_grad_scaler *s, const char *call)
 {
-    if (s->stepped_at != 0)
+    if (s->stepped_at != 0 && !s->is_awaited)
         refuse_call(s, call, "on parameters without a gradient", "a step before, which uses gradients up, was made",
                     s->stepped_at, "Walk back a loss of theirs; what two optimizers share goes with the first step.");
     else if (s->scaled_at != 0)
@@ -423,13 +469,14 @@ static belay_tensor scaled(belay_grad_scaler *s, belay_tensor loss)
     node->in[0].kept = bl_tensor_hold(context, scale);
     s->scaled_at = context->site;
     s->n_lost = context->mixed.scaling.n_lost;
+    s->is_awaited = true;
     s->is_refused = false;
     return y;
 }
 
 belay_tensor belay_grad_scaler_scale(belay_grad_scaler *s, belay_tensor loss)
 {
-    if (s == NULL || !BL_ASK(s->context))
+    if (!ASK(s))
         return (belay_tensor){0};
     BL_ENTER(s->context);
     belay_context *context = s->context;
@@ -444,11 +491,6 @@ belay_tensor belay_grad_scaler_scale(belay_grad_scaler *s, belay_tensor loss)
     if (!belay_dtype_is_float(belay_tensor_dtype(loss))) {
         bl_context_raise(context, BELAY_TYPE_DTYPE, "a loss of %s cannot be scaled: it must be a float",
                          belay_dtype_name(belay_tensor_dtype(loss)));
-        return (belay_tensor){0};
-    }
-    if (s->stepped_at != 0) {
-        refuse(context, "belay_grad_scaler_scale after a step whose update has not come", "the step was made",
-               s->stepped_at, "Call belay_grad_scaler_update once after the steps of a window.");
         return (belay_tensor){0};
     }
     return look(s) ? scaled(s, loss) : (belay_tensor){0};
@@ -494,7 +536,7 @@ static void unscale(const belay_grad_scaler *s, belay_optimizer *o)
 
 void belay_grad_scaler_unscale(belay_grad_scaler *s, belay_optimizer *o)
 {
-    if (s == NULL || o == NULL || o->context == NULL || !BL_ASK(s->context))
+    if (!ASK(s) || o == NULL || o->context == NULL)
         return;
     BL_ENTER(s->context);
     if (!is_of(s, o) || s->context->window_faulted || !may_unscale(s, o))
@@ -526,23 +568,26 @@ static bool may_step(belay_grad_scaler *s, const belay_optimizer *o)
 static void step(belay_grad_scaler *s, belay_optimizer *o)
 {
     if (!may_step(s, o)) {
-        belay_optimizer_discard(o);
+        bl_optim_refuse(o);
         s->is_refused = true;
         return;
     }
     bool is_unscaled = find_marked(o, BL_GRAD_UNSCALED) != NULL;
     if (is_unscaled)
         unscale(s, o); /* those that are not yet */
+    s->n_uses++;
     bl_optim_step(o, &(bl_optim_scaling){s->state, is_unscaled, s->update.i[0] != 0, was_lost(s, o)});
+    s->n_uses--;
     note_version(s);
     o->stepped_at = s->context->site;
     o->stepped_round = s->round;
     s->stepped_at = s->context->site;
+    s->is_awaited = false;
 }
 
 void belay_grad_scaler_step(belay_grad_scaler *s, belay_optimizer *o)
 {
-    if (s == NULL || !BL_ASK(s->context))
+    if (!ASK(s))
         return;
     BL_ENTER(s->context);
     if (o == NULL || o->context == NULL)
@@ -567,7 +612,7 @@ static void refuse_update(belay_grad_scaler *s)
 
 void belay_grad_scaler_update(belay_grad_scaler *s)
 {
-    if (s == NULL || !BL_ASK(s->context))
+    if (!ASK(s))
         return;
     BL_ENTER(s->context);
     if (s->stepped_at == 0 && !s->is_refused) {
@@ -595,7 +640,7 @@ void bl_scaler_forget(belay_context *context)
 static inline __attribute__((always_inline)) double state_at(const belay_grad_scaler *s, int place)
 {
     double state[STATE] = {0};
-    if (s == NULL || !BL_ASK(s->context))
+    if (!ASK(s))
         return 0;
     BL_ENTER(s->context); /* faults surface at it */
     (void)bl_place_settle(s->context, NULL);
@@ -609,7 +654,4 @@ int64_t belay_grad_scaler_growth_get(const belay_grad_scaler *s) { return (int64
 bool belay_grad_scaler_found_inf(const belay_grad_scaler *s) { return state_at(s, BL_SCALER_LAST_FOUND) != 0; }
 int64_t belay_grad_scaler_n_backoffs(const belay_grad_scaler *s) { return (int64_t)state_at(s, BL_SCALER_BACKOFFS); }
 
-belay_tensor belay_grad_scaler_state(const belay_grad_scaler *s)
-{
-    return s != NULL && BL_ASK(s->context) ? s->state : (belay_tensor){0};
-}
+belay_tensor belay_grad_scaler_state(const belay_grad_scaler *s) { return ASK(s) ? s->state : (belay_tensor){0}; }

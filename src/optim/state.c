@@ -20,9 +20,9 @@ static void drop_parameter(belay_context *context, bl_optim_parameter *p)
     }
 }
 
-static void optimizer_free(void *object)
+/* Everything but the shell, which tells that the optimizer was freed. */
+static void optimizer_fini(belay_optimizer *o)
 {
-    belay_optimizer *o = object;
     for (int64_t i = 0; i < o->n; i++) {
         bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
         if (leaf != NULL)
@@ -37,7 +37,21 @@ static void optimizer_free(void *object)
     bl_free(o->entry);
     bl_free(o->is_used);
     bl_free(o->parameter);
-    bl_free(o);
+}
+
+static void shell_free(void *optimizer) { bl_free(optimizer); }
+
+static void destroy(void *object)
+{
+    belay_optimizer *o = object;
+    optimizer_fini(o);
+    *o = (belay_optimizer){.context = o->context, .is_freed = true};
+    bl_context_bury(o->context, &o->grave, shell_free);
+}
+
+const belay_optimizer *bl_optim_of(const bl_member *member)
+{
+    return member->free == destroy ? member->object : NULL;
 }
 
 void bl_optim_hold(belay_optimizer *o) { o->n_uses++; }
@@ -45,7 +59,7 @@ void bl_optim_release(belay_optimizer *o) { o->n_uses--; }
 
 void belay_optimizer_free(belay_optimizer *o)
 {
-    if (o == NULL || !BL_ASK(o->context))
+    if (!BL_OPTIM_ASK(o))
         return;
     BL_ENTER(o->context);
     belay_context *context = o->context;
@@ -58,7 +72,7 @@ void belay_optimizer_free(belay_optimizer *o)
         if (context->windows[bl_window_place(w)].optimizer == o)
             bl_window_settle(context, NULL);
     bl_context_forget(context, o);
-    optimizer_free(o);
+    destroy(o);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------------------------------- */
@@ -71,8 +85,22 @@ static bool is_listed(const belay_optimizer *o, belay_tensor leaf)
     return false;
 }
 
+/* Squares of gradients below 2e-4 are 0 in f16: the weight would jump by a rate divided by eps. */
+static void refuse_f16(belay_context *context, const char *name, int64_t number)
+{
+    bl_error error;
+    bool has_name = name[0] != '\0';
+    bl_error_set(&error, BELAY_TYPE_DTYPE, "parameter %" PRId64 " of an Adam optimizer%s%.100s%s is f16", number,
+                 has_name ? ", " : "", name, has_name ? "," : "");
+    bl_error_fact(&error,
+                  "the squares of its gradients, which Adam divides by, would vanish in f16: the least is 6e-8");
+    bl_error_advise(&error,
+                    "Keep parameters f32 and run the forward in f16 by belay_autocast_open, or make them bf16.");
+    bl_context_raise_error(context, &error);
+}
+
 /* A leaf that a kernel may write as one run of floats. */
-static bool check_leaf(belay_context *context, belay_tensor leaf, int64_t number)
+static bool check_leaf(belay_context *context, const bl_optim_rule *rule, belay_tensor leaf, int64_t number)
 {
     const bl_slot *slot = bl_slot_use(context, leaf);
     if (belay_tensor_is_nil(leaf))
@@ -84,6 +112,10 @@ static bool check_leaf(belay_context *context, belay_tensor leaf, int64_t number
         bl_context_raise(context, BELAY_TYPE_DTYPE,
                          "parameter %" PRId64 " of an optimizer, %s, is %s: it must be a float", number, name,
                          belay_dtype_name((belay_dtype)slot->dtype));
+        return false;
+    }
+    if (slot->dtype == BELAY_F16 && rule->op == BL_OP_optim_adam) {
+        refuse_f16(context, name, number);
         return false;
     }
     if (!bl_slot_is_contiguous(slot))
@@ -228,7 +260,7 @@ static bool check_place(const belay_optimizer *o, belay_tensor leaf, int64_t num
 static bool add_parameter(belay_optimizer *o, const bl_optim_list *list, int64_t i)
 {
     belay_tensor leaf = list->parameter[i];
-    if (!check_leaf(o->context, leaf, i) || !check_place(o, leaf, i))
+    if (!check_leaf(o->context, &o->rule, leaf, i) || !check_place(o, leaf, i))
         return false;
     if (is_listed(o, leaf))
         return true;
@@ -265,9 +297,10 @@ belay_optimizer *bl_optim_new(belay_context *context, const bl_optim_list *list,
         o->divisor = 1;
         context->tell_window = bl_optim_tell_window;
         set_prepare(o);
-        if (make_parts(o, list) && bl_context_adopt(context, o, optimizer_free))
+        if (make_parts(o, list) && bl_context_adopt(context, o, destroy))
             return o;
-        optimizer_free(o);
+        optimizer_fini(o);
+        bl_free(o);
     }
     if (context->n_faults == faults)
         bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory for an optimizer of %" PRId64 " parameters", n);
@@ -276,11 +309,11 @@ belay_optimizer *bl_optim_new(belay_context *context, const bl_optim_list *list,
 
 /* ---- what a checkpoint holds ----------------------------------------------------------------------------------------- */
 
-int64_t belay_optimizer_n_state(const belay_optimizer *o) { return o != NULL && BL_ASK(o->context) ? o->n_entries : 0; }
+int64_t belay_optimizer_n_state(const belay_optimizer *o) { return BL_OPTIM_ASK(o) ? o->n_entries : 0; }
 
 bool belay_optimizer_state_get(const belay_optimizer *o, int64_t number, const char **name, belay_tensor *tensor)
 {
-    if (o == NULL || !BL_ASK(o->context) || number < 0 || number >= o->n_entries)
+    if (!BL_OPTIM_ASK(o) || number < 0 || number >= o->n_entries)
         return false;
     if (name != NULL)
         *name = o->entry[number].name;

@@ -153,15 +153,16 @@ static void gather(const belay_optimizer *o)
         bl_place_gather(o->context, state->storage->place);
 }
 
-/* False when the decision could not be made: then no update was launched. */
-static bool launch(belay_optimizer *o, const bl_optim_scaling *scaling)
+/* False when a part could not be launched; no update was when the decision, which is_decided tells, was not. */
+static bool launch(belay_optimizer *o, const bl_optim_scaling *scaling, bool *is_decided)
 {
     bool is_collected = collect(o);
     bl_optim_advance_find(o);
     if (!bl_optim_advance_prepare(o) || !is_collected || !run_squares(o))
         *bl_window_gate(o->context) = 1;
     gather(o);
-    if (!run_prepare(o, scaling))
+    *is_decided = run_prepare(o, scaling);
+    if (!*is_decided)
         return false;
     bool ran = true;
     for (int64_t i = 0; i < o->n; i++)
@@ -187,7 +188,7 @@ static bool is_decided_at_once(const belay_optimizer *o)
     return o->context->launch_blocking || state == NULL || !bl_place_is_asynchronous(o->context, state->storage->place);
 }
 
-static bool have_gradients(const belay_context *context)
+bool bl_optim_have_gradients(const belay_context *context)
 {
     for (int64_t s = 1; s < context->n_slots; s++) {
         const bl_slot *slot = bl_slot_at(context, (uint32_t)s);
@@ -254,12 +255,25 @@ static void clear_gradients(belay_optimizer *o, uint64_t window, bool is_known, 
             belay_tensor_grad_clear(o->parameter[i].leaf);
         o->parameter[i].grad_flat = (belay_tensor){0};
     }
-    if (!is_known && have_gradients(context))
+    if (!is_known && bl_optim_have_gradients(context))
         bl_window_settle(context, "a window ended while leaves of no optimizer, or of another, had gradients");
     else if (!is_known && bl_advance_n(context) > 0)
         bl_window_settle(context, "a window ended while running statistics waited for another optimizer's step");
     if (!was_lost && __atomic_load_n(&context->ring->window[bl_window_place(window)].gate, __ATOMIC_ACQUIRE) != 0)
         lose(context, ended->optimizer != NULL && ended->number == window ? ended->code : code);
+}
+
+/* The last step was refused without a word of the device, which has done all that it was given. */
+static void mark_refused(belay_optimizer *o)
+{
+    double state[BL_OPTIM_STATE];
+    const bl_slot *slot = bl_slot_get(o->context, o->state);
+    if (slot == NULL || !read_state(o, state))
+        return;
+    state[BL_OPTIM_APPLY] = 0;
+    state[BL_OPTIM_NORM] = 0;
+    state[BL_OPTIM_FAULTED]++;
+    (void)!bl_place_write(o->context, slot, 0, state, sizeof state);
 }
 
 void bl_optim_step(belay_optimizer *o, const bl_optim_scaling *scaling)
@@ -275,13 +289,15 @@ void bl_optim_step(belay_optimizer *o, const bl_optim_scaling *scaling)
     belay_code code = context->window_code;
     if (context->device_options.memory != BL_MEMORY_POOL) /* whose damage is of this window */
         (void)bl_place_settle(context, "red zones were looked at, at a window's end");
-    bool is_put = launch(o, scaling), is_known = !is_put || is_decided_at_once(o);
+    bool is_decided, is_put = launch(o, scaling, &is_decided), is_known = !is_put || is_decided_at_once(o);
     bl_advance_forget(context, false);
     bl_place_look(context); /* at the windows before: this one is told at a later call, however fast the device */
     if (is_put)
         bl_window_end(context, o);
     else
         bl_window_drop(context);
+    if (!is_decided)
+        mark_refused(o);
     o->has_gradients = is_known;
     if (is_known)
         bl_window_look(context);
@@ -305,20 +321,26 @@ static void discard(belay_optimizer *o)
     bl_scaler_forget(o->context);
 }
 
+void bl_optim_refuse(belay_optimizer *o)
+{
+    discard(o);
+    mark_refused(o);
+}
+
 void belay_optimizer_step(belay_optimizer *o)
 {
-    if (o == NULL || !BL_ASK(o->context))
+    if (!BL_OPTIM_ASK(o))
         return;
     BL_ENTER(o->context);
     if (bl_scaler_permits(o))
         bl_optim_step(o, NULL);
     else
-        discard(o);
+        bl_optim_refuse(o);
 }
 
 void belay_optimizer_discard(belay_optimizer *o)
 {
-    if (o == NULL || !BL_ASK(o->context))
+    if (!BL_OPTIM_ASK(o))
         return;
     BL_ENTER(o->context);
     discard(o);
@@ -326,7 +348,7 @@ void belay_optimizer_discard(belay_optimizer *o)
 
 void belay_optimizer_divisor_set(belay_optimizer *o, double divisor)
 {
-    if (o == NULL || !BL_ASK(o->context))
+    if (!BL_OPTIM_ASK(o))
         return;
     BL_ENTER(o->context);
     if (divisor > 0 && isfinite(divisor))
@@ -341,7 +363,7 @@ void belay_optimizer_divisor_set(belay_optimizer *o, double divisor)
 static inline __attribute__((always_inline)) double state_at(const belay_optimizer *o, int place)
 {
     double state[BL_OPTIM_STATE] = {0};
-    if (o == NULL || !BL_ASK(o->context))
+    if (!BL_OPTIM_ASK(o))
         return 0;
     BL_ENTER(o->context); /* faults surface at it */
     (void)bl_place_settle(o->context, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words about a step that was refused. */
+/* Words about a step that was refused, and about what was used after its end. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +8,17 @@
 #include "launch/nonfinite.h"
 #include "optim/optim.h"
 #include "tensor/window.h"
+
+void bl_optim_tell_stale(belay_context *context, const char *what, uintptr_t site)
+{
+    if (context->is_closing)
+        return;
+    __attribute__((cleanup(bl_enter_end), unused)) bl_enter call = bl_enter_call(context, site);
+    bl_error error;
+    bl_error_set(&error, BELAY_LIFE_STALE, "%s was used after it had been freed", what);
+    bl_error_advise(&error, "Free it when nothing uses it any more.");
+    bl_context_raise_error(context, &error);
+}
 
 /* Where and when: of the step, whatever call it is told at. */
 static void place_at(const belay_context *context, const bl_window *w, bl_report_fault *f)

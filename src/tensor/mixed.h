@@ -13,6 +13,7 @@ enum { BL_MAX_AUTOCASTS = 32 };
 typedef struct bl_autocast_region {
     int before;
     uint32_t serial;
+    uintptr_t site; /* where it was opened */
 } bl_autocast_region;
 
 /* What a gradient is made of. */
@@ -68,6 +69,8 @@ typedef struct bl_mixed {
     int n_regions;
     uint32_t region_serial;
     bl_autocast_region regions[BL_MAX_AUTOCASTS];
+    uint64_t cast_window;        /* the last in which an op ran under autocast, plus 1; 0: none yet */
+    uintptr_t cast_at;           /* where the region of that op was opened */
     struct bl_cast_cache *cache; /* op/; NULL: nothing was cast yet */
     int n_scalers;               /* alive */
     uint64_t scaler_serial;

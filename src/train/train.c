@@ -381,7 +381,7 @@ belay_code belay_train(belay_module *model, belay_optimizer *optimizer, belay_da
     result = result != NULL ? result : &unused;
     belay_code refused = bl_caller_code(BELAY_CONF_ORDER);
     *result = (belay_train_result){.code = refused, .status = belay_code_status(refused)};
-    bool is_whole = t.context != NULL && optimizer != NULL && optimizer->context == t.context &&
+    bool is_whole = t.context != NULL && bl_optim_ask(optimizer, t.context->site) && optimizer->context == t.context &&
                     bl_data_use(data, t.context->site) != NULL &&
                     (options == NULL || options->valid == NULL || bl_data_use(options->valid, t.context->site) != NULL);
     if (!is_whole) /* what is nil was told when it was made */
