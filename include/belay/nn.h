@@ -153,7 +153,7 @@ BELAY_API belay_module *belay_linear_module(belay_context *context, const belay_
 
 typedef struct belay_layer_norm_module_options {
     int64_t width; /* required */
-    double eps;    /* 0: 1e-5 */
+    double eps;    /* 0: 1e-5; for none at all, as of belay_layer_norm */
     bool no_affine;
     belay_dtype dtype;
 } belay_layer_norm_module_options;
@@ -171,8 +171,9 @@ BELAY_API belay_module *belay_rms_norm_module(belay_context *context, const bela
 
 typedef struct belay_batch_norm_module_options {
     int64_t channels; /* required */
-    double eps;       /* 0: 1e-5 */
+    double eps;       /* 0: 1e-5; for none at all, as of belay_layer_norm */
     double momentum;  /* 0: 0.1 */
+    bool no_momentum; /* a momentum of 0: running statistics stay; not with the one above or below */
     bool cumulative;  /* running statistics are the mean over all batches: PyTorch's momentum None */
     bool no_affine;
     bool no_tracking; /* no running statistics: those of the batch in evaluation, too */
@@ -180,8 +181,8 @@ typedef struct belay_batch_norm_module_options {
 } belay_batch_norm_module_options;
 /* [batch, channels, ...] -> the same: PyTorch's BatchNorm1d, 2d and 3d.  weight [channels] of ones, bias [channels] of
  * zeros; buffers running_mean [channels] of zeros, running_var [channels] of ones, num_batches_tracked i64 without axes.
- * The buffers go on with an applied step of the optimizer that has weight or bias, and only then: see
- * belay_batch_norm. */
+ * The buffers go on with an applied step of the optimizer that has weight or bias, and only then; while
+ * recording is off, at once: see belay_batch_norm. */
 BELAY_API belay_module *belay_batch_norm_module(belay_context *context, const belay_batch_norm_module_options *options);
 
 /* Drops elements with chance p in [0, 1) in training. */

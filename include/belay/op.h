@@ -80,8 +80,8 @@ BELAY_API belay_tensor belay_topk(belay_tensor x, int64_t k, int axis, bool smal
 
 /* ---- rows ------------------------------------------------------------------------------------------------------------ */
 
-/* Normalises over the last `n_axes` axes; weight and bias have the shape of those axes or are nil.  eps 0: 1e-5.
- * Ba, Kiros, Hinton, "Layer Normalization" (2016). */
+/* Normalises over the last `n_axes` axes; weight and bias have the shape of those axes or are nil.  eps 0: 1e-5;
+ * for none at all give one that is nothing beside a variance, as 1e-30.  Ba, Kiros, Hinton, "Layer Normalization" (2016). */
 BELAY_API belay_tensor belay_layer_norm(belay_tensor x, int n_axes, belay_tensor weight, belay_tensor bias, double eps);
 
 /* x over its root mean square over the last `n_axes` axes; weight has the shape of those axes or is nil.  eps 0: 2^-23,
@@ -91,9 +91,10 @@ BELAY_API belay_tensor belay_rms_norm(belay_tensor x, int n_axes, belay_tensor w
 
 typedef struct belay_batch_norm_options {
     bool training;
-    double momentum; /* in [0, 1]; 0: 0.1 */
-    bool cumulative; /* running statistics are the mean over all batches: PyTorch's momentum None; needs n_tracked */
-    double eps;      /* 0: 1e-5 */
+    double momentum;  /* in [0, 1]; 0: 0.1 */
+    bool no_momentum; /* a momentum of 0: running statistics stay, while n_tracked counts; not with the other two */
+    bool cumulative;  /* running statistics are the mean over all batches: PyTorch's momentum None; needs n_tracked */
+    double eps;       /* 0: 1e-5; for none at all, as of belay_layer_norm */
     belay_tensor n_tracked; /* i64 without axes: batches so far; or nil */
 } belay_batch_norm_options;
 
@@ -103,14 +104,19 @@ typedef struct belay_batch_norm_options {
  *   else: by the running ones, which take no gradient
  * In training running = (1 - momentum) running + momentum batch, with the unbiased variance, and n_tracked counts.  They
  * belong to the step: every batch moves them on, in order, from what the one before made of them, and the result waits as
- * the gradients of weight and bias do, for the step of the optimizer that has those (in a module without them: that has
- * a parameter of the nearest module around; where none has: the next step of any).  A step that is applied writes it.
+ * the gradients of weight and bias do, for the step of the optimizer that has those, or of one that has a parameter in
+ * common with it (where no optimizer has them, or they want no gradient: that has a parameter of the nearest module
+ * around; where none has: the next step of any).  A step that is applied writes it.  An optimizer that is kept and never
+ * stepped keeps them waiting: after 16 steps of others the warning run.waiting says so, once.
  * After one that was refused, for a fault or an overflow, or a discard, their bits are those of before; until the step
  * they read as before.  What is written into them meanwhile is kept.  That differs from PyTorch, which keeps what a bad
  * batch did to them.  They may be views, without elements in common.
  * Faults: conf.value, conf.missing, life.read_only; num.nonfinite when a statistic would be Inf or NaN, which refuses
  * the step and leaves that channel's as they were; under autocast an Inf or NaN in x is an overflow, as everywhere.
  * Ioffe and Szegedy, "Batch Normalization" (2015). */
+ * While recording is off (belay_recording_set) a batch belongs to no step: it moves them on at once, unless something was
+ * wrong with it, a fault in the belay_forward around or a statistic that is not finite; then they stay.  To know, the host
+ * waits for an asynchronous device.
 BELAY_API belay_tensor belay_batch_norm(belay_tensor x, belay_tensor running_mean, belay_tensor running_var,
                                         belay_tensor weight, belay_tensor bias,
                                         const belay_batch_norm_options *options);

@@ -93,8 +93,9 @@ BL_FN void BL_(batch_norm_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
 
 /* mean[C] var[C] running_mean[C] running_var[C] n_tracked[1]? -> next_mean[C] next_var[C]; f[0] = momentum, f[1] makes the
  * variance unbiased; n_tracked: the batches before this one; i[0] = it is their mean that runs.  A channel whose
- * statistics would not be finite keeps what it has, and is noted with the bits of what it would have had; with i[1] not
- * where x itself was not finite, for that is an overflow, which the gradients tell. */
+ * statistics would not be finite keeps what it has, and is noted with the bits of what it would have had, and as limit 1
+ * where x was not finite, 2 where what it has is not, else 0; with i[1] not where x was not finite, for that is an
+ * overflow, which the gradients tell. */
 BL_FN void BL_(batch_track)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
     if (!BL_ROW_LEADER)
@@ -109,12 +110,15 @@ BL_FN void BL_(batch_track)(const bl_launch *l, int64_t row, bl_bad *bad)
     BL_STORE(next_var, row, old * BL_LOAD(BL_PTR(BL_T, 3), row) + new_ * var);
     BL_REAL made[2] = {BL_LOAD(next_mean, row), BL_LOAD(next_var, row)};
     bool is_finite[2] = {made[0] - made[0] == 0, made[1] - made[1] == 0};
-    bool is_overflow = l->params.i[1] != 0 && !(BL_PTR(double, 0)[row] - BL_PTR(double, 0)[row] == 0);
+    BL_REAL had[2] = {BL_LOAD(BL_PTR(BL_T, 2), row), BL_LOAD(BL_PTR(BL_T, 3), row)};
+    bool is_of_x = !(BL_PTR(double, 0)[row] - BL_PTR(double, 0)[row] == 0);
+    bool is_overflow = l->params.i[1] != 0 && is_of_x;
+    int why = is_of_x ? 1 : had[0] - had[0] == 0 && had[1] - had[1] == 0 ? 0 : 2;
     if (!is_count && row == 0)
         bl_bad_note(bad, BELAY_CONF_VALUE, 4, 0, tracked[0], 0);
     else if (!is_overflow && (!is_finite[0] || !is_finite[1]))
         bl_bad_note(bad, BELAY_NUM_NONFINITE, is_finite[0] ? 3 : 2, row,
-                    bl_bits_of_float((float)made[is_finite[0] ? 1 : 0]), 0);
+                    bl_bits_of_float((float)made[is_finite[0] ? 1 : 0]), why);
     if (is_count && is_finite[0] && is_finite[1])
         return;
     next_mean[row] = BL_PTR(BL_T, 2)[row];

@@ -117,6 +117,8 @@ static void fill(bl_flight *f, const bl_call *call, const bl_proof *p)
     f->place = p->place;
     f->stream = place->stream;
     f->op = call->op;
+    f->as = call->as;
+    f->role = call->role;
     f->is_backward = call->is_backward || context->in_backward;
     f->gates = p->launch.gates;
     f->window = context->window;

@@ -26,6 +26,8 @@ typedef struct bl_flight {
     int place, stream;
     uint64_t number; /* of the command in its stream */
     int op;
+    const char *as; /* as of its call, as the next */
+    const char *const *role;
     bool is_backward;
     bool gates; /* its faults close the window's gate */
     uint64_t window;

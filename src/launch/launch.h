@@ -16,7 +16,7 @@ typedef struct bl_call {
     int n_in;
     belay_tensor in[BL_MAX_IN];    /* in the signature's order; nil where one is left out */
     const char *as;                /* what was called, whose part the op is; NULL: the op itself */
-    const char *const *role;       /* of its inputs there; NULL: as in the op's signature */
+    const char *const *role;       /* of its inputs there, NULL: of no interest; NULL: as in the op's signature */
     belay_tensor shown[BL_MAX_IN]; /* how the caller knows them (before a reshape); nil: as `in` */
     bl_params params;
     belay_index_policy policy; /* 0: the context's */

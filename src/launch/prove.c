@@ -64,14 +64,21 @@ void bl_prove_describe_shown(const belay_context *context, int op, const bl_show
         snprintf(f->tensor[f->table].role, sizeof f->tensor[f->table].role, "%s", signature->operand[f->table].name);
 }
 
+void bl_prove_describe_as(const char *as, const char *const *role, int n, bl_report_fault *f)
+{
+    if (as != NULL)
+        snprintf(f->op, sizeof f->op, "%s", as);
+    for (int k = 0; k < n && role != NULL; k++) {
+        f->tensor[k].is_absent = f->tensor[k].is_absent || role[k] == NULL;
+        snprintf(f->tensor[k].role, sizeof f->tensor[k].role, "%s", role[k] != NULL ? role[k] : "");
+    }
+}
+
 void bl_prove_describe(const bl_call *call, bl_report_fault *f)
 {
     bl_shown shown[BL_MAX_IN + 1];
     bl_prove_describe_shown(call->context, call->op, shown, bl_prove_show(call, shown), f);
-    if (call->as != NULL)
-        snprintf(f->op, sizeof f->op, "%s", call->as);
-    for (int k = 0; k < call->n_in && call->role != NULL; k++)
-        snprintf(f->tensor[k].role, sizeof f->tensor[k].role, "%s", call->role[k]);
+    bl_prove_describe_as(call->as, call->role, call->n_in, f);
     if (call->custom != NULL)
         bl_custom_describe(call->custom, f);
     f->is_backward = call->is_backward || call->context->in_backward;

@@ -43,6 +43,8 @@ belay_code bl_prove_refuse(belay_context *context, belay_code code, const char *
 /* Fills in op and tensors. */
 void bl_prove_describe_given(const belay_context *context, const char *op, const bl_given *given, int n,
                              bl_report_fault *fault);
+/* Then what was called instead, and the roles of its n inputs there (bl_call). */
+void bl_prove_describe_as(const char *as, const char *const *role, int n, bl_report_fault *fault);
 /* The name that the caller of a call knows it by. */
 const char *bl_prove_op(const bl_call *call);
 /* Fills in op, layer, site and tensors. */

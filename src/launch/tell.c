@@ -89,14 +89,25 @@ static void describe_cast(belay_context *context, const bl_flight *flight, const
     bl_text_fini(&at);
 }
 
-/* "running_mean[1] would become inf by this batch": its bits were noted in place of an index. */
+/* "running_mean[1] would become inf by this batch": its bits were noted in place of an index, and in place of a limit what
+ * they come of. */
 static void describe_statistic(const bl_fault_record *r, bl_report_fault *f)
 {
+    static const char *const of[] = {"of x holds no Inf or NaN, but numbers too large for statistics",
+                                     "of x holds Inf or NaN", "has Inf or NaN in its running statistics already"};
+    static const char *const advice[] = {
+        "Look at what makes x: numbers this large belong to no layer that goes on well.",
+        "Set trace_nonfinite (belay_debug_setup, BELAY_TRACE_NONFINITE): it names the first op that makes one.",
+        "Look at what was written or loaded into them; a fresh layer has means of 0 and variances of 1."};
     const bl_report_tensor *t = &f->tensor[r->operand];
+    int why = r->limit > 0 && r->limit < BL_COUNT(of) ? (int)r->limit : 0;
     bl_text at = {0};
     bl_report_coordinates(&t->shape, r->element, &at);
     snprintf(f->what, sizeof f->what, "%s%s would become %g by this batch", t->name[0] != '\0' ? t->name : t->role,
              bl_text_get(&at), bl_text_real((double)bl_float_of_bits((uint32_t)r->got)));
+    bl_report_fault_fact(f, "channel %" PRId64 " %s", r->element, of[why]);
+    snprintf(f->advice, sizeof f->advice, "%s", advice[why]);
+    f->limit = 0;
     bl_text_fini(&at);
 }
 
@@ -156,6 +167,7 @@ static bool is_told(belay_context *context, uintptr_t site, uint64_t count)
 static void describe_flight(const belay_context *context, const bl_flight *flight, bl_report_fault *f)
 {
     bl_prove_describe_shown(context, flight->op, flight->shown, flight->n_shown, f);
+    bl_prove_describe_as(flight->as, flight->role, bl_signature_of(flight->op)->n_in, f);
     if (flight->custom != NULL)
         bl_custom_describe(flight->custom, f);
     f->is_backward = flight->is_backward;

@@ -404,6 +404,8 @@ bool bl_module_begin(belay_module *module, size_t *length)
     if (module->context->n_forwards >= BELAY_MAX_NESTING)
         return raise_depth(module);
     *length = bl_layer_push(module->context, belay_module_name(module));
+    if (module->context->n_forwards == 0)
+        module->context->forward_faults = module->context->n_faults;
     module->context->n_forwards++;
     bl_module_hold(module);
     return true;

@@ -83,6 +83,11 @@ static bool numbers_are_legal(belay_context *context, const belay_batch_norm_mod
                          bl_text_real(o->momentum));
         return false;
     }
+    if (o->no_momentum && (o->momentum > 0 || o->cumulative)) {
+        bl_context_raise(context, BELAY_CONF_CONFLICT, "batch_norm was asked for no momentum, and for %s",
+                         o->cumulative ? "cumulative statistics" : "one");
+        return false;
+    }
     if (o->cumulative && o->no_tracking) {
         bl_context_raise(context, BELAY_CONF_CONFLICT,
                          "batch_norm was asked for running statistics that are cumulative, and for none");
@@ -115,7 +120,8 @@ belay_module *belay_batch_norm_module(belay_context *context, const belay_batch_
     batch_norm *self = belay_module_self(module);
     if (self == NULL)
         return module;
-    self->options = (belay_batch_norm_options){.momentum = o->momentum, .cumulative = o->cumulative, .eps = o->eps};
+    self->options = (belay_batch_norm_options){
+        .momentum = o->momentum, .no_momentum = o->no_momentum, .cumulative = o->cumulative, .eps = o->eps};
     if (!o->no_affine) {
         belay_shape shape = belay_shape1(o->channels);
         self->weight = belay_module_add_parameter(module, "weight", o->dtype, shape, ones);

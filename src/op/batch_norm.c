@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch normalisation.  Running statistics are never written here: what they become waits for the step that commits it
- * (tensor/advance.h). */
+/* Batch normalisation.  What running statistics become waits for the step that commits it (tensor/advance.h); it is
+ * written here only where none will: while nothing is recorded. */
 #include "op/batch_norm.h"
 
 #include <inttypes.h>
@@ -18,6 +18,8 @@ typedef struct batch_norm {
     bl_given given[N_GIVEN];
     belay_batch_norm_options options;
     belay_shape folded; /* of x: [batch, channels, the rest] */
+    belay_tensor x;     /* as the caller knows it */
+    int64_t n_faults;   /* of the context, when the call began */
     belay_tensor leaf;  /* with whose optimizer's step the running statistics go on; nil: with the next of any */
 } batch_norm;
 
@@ -31,6 +33,12 @@ static bool refuse_option(const batch_norm *a, const char *name, double value, c
     return false;
 }
 
+static bool refuse(const batch_norm *a, belay_code code, const char *what)
+{
+    bl_prove_refuse(a->context, code, "batch_norm", a->given, N_GIVEN, "%s", what);
+    return false;
+}
+
 /* Options, and the shape of x. */
 static bool x_is_legal(batch_norm *a)
 {
@@ -38,6 +46,10 @@ static bool x_is_legal(batch_norm *a)
     belay_shape shape = belay_tensor_shape(tensor_of(a, X));
     if (!(o->momentum >= 0 && o->momentum <= 1))
         return refuse_option(a, "momentum", o->momentum, "[0, 1]");
+    if (o->no_momentum && (o->momentum > 0 || o->cumulative))
+        return refuse(a, BELAY_CONF_CONFLICT,
+                      o->cumulative ? "no momentum was asked for, and cumulative statistics"
+                                    : "no momentum was asked for, and one");
     if (!(o->eps >= 0 && o->eps - o->eps == 0))
         return refuse_option(a, "eps", o->eps, "[0, inf)");
     if (shape.rank < 2) {
@@ -73,12 +85,6 @@ static bool factors_fit(const batch_norm *a)
     return bl_op_is_here(a->context, "n_tracked", tensor_of(a, N_TRACKED)) &&
            bl_op_has_shape(a->context, "batch_norm", a->given, N_GIVEN, N_TRACKED, &one) &&
            bl_op_has_dtype(a->context, "batch_norm", a->given, N_GIVEN, N_TRACKED, BELAY_I64);
-}
-
-static bool refuse(const batch_norm *a, belay_code code, const char *what)
-{
-    bl_prove_refuse(a->context, code, "batch_norm", a->given, N_GIVEN, "%s", what);
-    return false;
 }
 
 /* Whether two views of a storage, [n] each, have an element in common. */
@@ -145,20 +151,36 @@ static belay_tensor count_on(const batch_norm *a, belay_tensor count)
     return bl_launch_run(&call) ? call.out[0] : (belay_tensor){0};
 }
 
-static bool wait_for_step(const batch_norm *a, int which, belay_tensor next)
+/* Running mean, running variance, and the count of batches or nil. */
+typedef struct running {
+    belay_tensor value[3];
+} running;
+
+static const int running_at[3] = {RUNNING_MEAN, RUNNING_VAR, N_TRACKED};
+
+static running running_of(const batch_norm *a, bool waits)
 {
-    return bl_advance_set(a->context, tensor_of(a, which), next, a->leaf);
+    running r;
+    for (int k = 0; k < 3; k++) {
+        belay_tensor buffer = tensor_of(a, running_at[k]);
+        r.value[k] = waits ? bl_advance_get(a->context, buffer) : buffer;
+    }
+    return r;
 }
 
-/* What the running statistics become by this batch, after those before it in the window. */
-static bool track(const batch_norm *a, const belay_tensor stats[2])
+/* Whether a step decides about what this batch does; nothing else that runs unrecorded belongs to one. */
+static bool is_of_step(const belay_context *context) { return context->recording || context->is_gating; }
+
+/* What the running statistics become by this batch. */
+static bool go_on(const batch_norm *a, const belay_tensor stats[2], const running *now, running *next)
 {
-    bl_call call = {.context = a->context, .op = BL_OP_batch_track, .n_in = 5};
+    static const char *const role[] = {"x", NULL, "running_mean", "running_var", "n_tracked"};
+    bl_call call = {
+        .context = a->context, .op = BL_OP_batch_track, .as = "batch_norm", .role = role, .n_in = 5, .shown = {a->x}};
     double n = (double)n_numbers(a);
     for (int k = 0; k < 2; k++) {
-        belay_tensor now = bl_advance_get(a->context, tensor_of(a, RUNNING_MEAN + k));
         call.in[k] = stats[k];
-        call.in[2 + k] = bl_launch_contiguous(a->context, now);
+        call.in[2 + k] = bl_launch_contiguous(a->context, now->value[k]);
         call.shown[2 + k] = tensor_of(a, RUNNING_MEAN + k);
         if (belay_tensor_is_nil(call.in[2 + k]))
             return false;
@@ -166,19 +188,74 @@ static bool track(const batch_norm *a, const belay_tensor stats[2])
     belay_tensor count = {0};
     if (is_given(a, N_TRACKED)) {
         const belay_shape flat = belay_shape1(1);
-        belay_tensor before = bl_advance_get(a->context, tensor_of(a, N_TRACKED));
-        count = count_on(a, before);
-        call.in[4] = bl_launch_reshape(a->context, before, &flat);
+        count = count_on(a, now->value[2]);
+        call.in[4] = bl_launch_reshape(a->context, now->value[2], &flat);
         if (belay_tensor_is_nil(count) || belay_tensor_is_nil(call.in[4]))
             return false;
     }
     call.shown[4] = tensor_of(a, N_TRACKED);
     call.params.i[0] = a->options.cumulative;
-    call.params.i[1] = belay_autocast_get(a->context) != BELAY_F32;
-    call.params.f[0] = a->options.momentum > 0 ? a->options.momentum : 0.1;
+    call.params.i[1] = belay_autocast_get(a->context) != BELAY_F32 && is_of_step(a->context);
+    call.params.f[0] = a->options.momentum > 0 || a->options.no_momentum ? a->options.momentum : 0.1;
     call.params.f[1] = n / (n - 1);
-    return bl_launch_run(&call) && (!is_given(a, N_TRACKED) || wait_for_step(a, N_TRACKED, count)) &&
-           wait_for_step(a, RUNNING_MEAN, call.out[0]) && wait_for_step(a, RUNNING_VAR, call.out[1]);
+    if (!bl_launch_run(&call))
+        return false;
+    *next = (running){{call.out[0], call.out[1], count}};
+    return true;
+}
+
+static bool wait_for_step(const batch_norm *a, const running *next)
+{
+    bool done = true;
+    for (int k = 0; k < 3; k++)
+        if (is_given(a, running_at[k]))
+            done = done && bl_advance_set(a->context, tensor_of(a, running_at[k]), next->value[k], a->leaf);
+    return done;
+}
+
+static bool write(const batch_norm *a, const running *next)
+{
+    bool done = true;
+    for (int k = 0; k < 3; k++)
+        if (is_given(a, running_at[k]))
+            done = done && bl_launch_move(a->context, tensor_of(a, running_at[k]), next->value[k]);
+    return done;
+}
+
+/* Warnings are none.  What is not kept any more was one. */
+static bool has_faulted(const batch_norm *a)
+{
+    for (int64_t i = a->n_faults; i < a->context->n_faults; i++)
+        if (i >= BL_MAX_FAULTS || belay_code_severity(a->context->faults[i].fault.code) != BELAY_SEVERITY_WARNING)
+            return true;
+    return false;
+}
+
+/* No step will come for this batch: unless something was wrong with it, which the host waits for, what it makes of them is
+ * written.  Those that wait for a step go on likewise: whether that is applied says nothing about this batch. */
+static bool track_now(const batch_norm *a, const belay_tensor stats[2])
+{
+    belay_context *context = a->context;
+    running now = running_of(a, false), waiting = running_of(a, true), next, later;
+    bool waits = false;
+    for (int k = 0; k < 3; k++)
+        waits = waits || !bl_tensor_same(now.value[k], waiting.value[k]);
+    if (!go_on(a, stats, &now, &next) || (waits && !go_on(a, stats, &waiting, &later)))
+        return false;
+    if (bl_place_is_asynchronous(context, bl_slot_get(context, stats[0])->storage->place))
+        (void)bl_place_settle(context, "running statistics went on without a step");
+    if (has_faulted(a))
+        return true;
+    return write(a, &next) && (!waits || wait_for_step(a, &later));
+}
+
+/* What the running statistics become by this batch, after those before it in the window. */
+static bool track(const batch_norm *a, const belay_tensor stats[2])
+{
+    running now = running_of(a, true), next;
+    if (!is_of_step(a->context))
+        return track_now(a, stats);
+    return go_on(a, stats, &now, &next) && wait_for_step(a, &next);
 }
 
 static bool is_tracked(const batch_norm *a) { return a->options.training && is_given(a, RUNNING_MEAN); }
@@ -215,7 +292,7 @@ static bool bring(batch_norm *a)
 bool bl_op_is_stepped(const belay_context *context, belay_tensor tensor)
 {
     const bl_slot *slot = bl_slot_get(context, tensor);
-    return slot != NULL && slot->n_optimizers > 0;
+    return slot != NULL && slot->n_optimizers > 0 && slot->requires_grad;
 }
 
 /* Its own parameters come first. */
@@ -240,6 +317,8 @@ belay_tensor bl_op_batch_norm(belay_tensor x, belay_tensor running_mean, belay_t
                               {"bias", bias},
                               {"n_tracked", o->n_tracked}},
                     .options = *o,
+                    .x = x,
+                    .n_faults = context->n_forwards > 0 ? context->forward_faults : context->n_faults,
                     .leaf = leaf_of(context, weight, bias, beside)};
     bool is_batch = o->training || belay_tensor_is_nil(running_mean);
     belay_tensor stats[2];

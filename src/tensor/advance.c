@@ -7,6 +7,7 @@ struct bl_advances {
     belay_context *context;
     bl_advance *entry;
     int64_t n, capacity;
+    bool is_told;
 };
 
 static void advances_free(void *object)
@@ -62,15 +63,17 @@ static bool is_written_whole(const bl_slot *slot)
     return bl_slot_elements(slot) * belay_dtype_size((belay_dtype)slot->dtype) == slot->storage->n_bytes;
 }
 
+/* The buffer has been written since, by somebody else. */
+static bool is_newer(const bl_slot *seen, const bl_advance *e)
+{
+    return seen->storage->serial == e->storage && seen->storage->version != e->version && is_written_whole(seen);
+}
+
 belay_tensor bl_advance_target(belay_context *context, const bl_advance *e)
 {
     const bl_slot *buffer = bl_slot_get(context, e->buffer), *view = bl_slot_get(context, e->view);
     const bl_slot *seen = buffer != NULL ? buffer : view != NULL && view->storage->holders > 1 ? view : NULL;
-    if (seen == NULL)
-        return (belay_tensor){0};
-    bool is_newer =
-        seen->storage->serial == e->storage && seen->storage->version != e->version && is_written_whole(seen);
-    if (is_newer)
+    if (seen == NULL || is_newer(seen, e))
         return (belay_tensor){0};
     return seen == buffer ? e->buffer : e->view;
 }
@@ -116,6 +119,7 @@ bool bl_advance_set(belay_context *context, belay_tensor buffer, belay_tensor ne
     bl_tensor_drop(context, e->next);
     e->next = bl_tensor_own(context, next);
     e->leaf = leaf;
+    e->is_fresh = true;
     e->storage = slot->storage->serial;
     e->version = slot->storage->version;
     return true;
@@ -124,12 +128,20 @@ bool bl_advance_set(belay_context *context, belay_tensor buffer, belay_tensor ne
 belay_tensor bl_advance_get(const belay_context *context, belay_tensor buffer)
 {
     const bl_advance *e = find(context, buffer);
-    return e != NULL ? e->next : buffer;
+    const bl_slot *slot = bl_slot_get(context, buffer);
+    return e != NULL && slot != NULL && !is_newer(slot, e) ? e->next : buffer;
 }
 
 int64_t bl_advance_n(const belay_context *context) { return context->advances != NULL ? context->advances->n : 0; }
 
 bl_advance *bl_advance_at(const belay_context *context, int64_t number) { return &context->advances->entry[number]; }
+
+bool bl_advance_tells(belay_context *context)
+{
+    bool tells = !context->advances->is_told;
+    context->advances->is_told = true;
+    return tells;
+}
 
 void bl_advance_forget(belay_context *context, bool all)
 {

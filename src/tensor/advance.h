@@ -8,12 +8,16 @@
 
 #include "tensor/context.h"
 
+enum { BL_ADVANCE_PATIENCE = 16 }; /* steps of other optimizers that pass before it is told that something waits */
+
 typedef struct bl_advance {
     belay_tensor buffer; /* its owner's handle */
     belay_tensor view;   /* held here: the same, for a handle that dies before the step */
     belay_tensor next;   /* owned here; same shape and dtype */
     belay_tensor leaf;   /* whose optimizer decides; nil: the next one to step */
     uint64_t storage, version;
+    bool is_fresh;                                      /* set since the last step that passed */
+    int n_passed;                                       /* steps of other optimizers */
     bool is_due;                                        /* of the step in work, as all below */
     belay_tensor target, flat_next, flat_buffer, state; /* target: nil when nobody can see the buffer any more */
 } bl_advance;
@@ -23,7 +27,8 @@ typedef struct bl_advance {
  * mem.exhausted. */
 bool bl_advance_set(belay_context *context, belay_tensor buffer, belay_tensor next, belay_tensor leaf);
 
-/* The values that the buffer will have if that step is applied: those set last, else the buffer itself. */
+/* The values that the buffer will have if that step is applied: those set last; the buffer itself where nothing waits, or
+ * where it was written since. */
 belay_tensor bl_advance_get(const belay_context *context, belay_tensor buffer);
 
 int64_t bl_advance_n(const belay_context *context);
@@ -32,6 +37,9 @@ bl_advance *bl_advance_at(const belay_context *context, int64_t number);
 /* The buffer as it can be written: its handle, or, when that died, the view, if anybody else can see it.  Nil where
  * nobody can, and where it was written since: that is newer. */
 belay_tensor bl_advance_target(belay_context *context, const bl_advance *entry);
+
+/* True once. */
+bool bl_advance_tells(belay_context *context);
 
 /* Those that are due, or all. */
 void bl_advance_forget(belay_context *context, bool all);

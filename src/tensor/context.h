@@ -269,6 +269,7 @@ struct belay_context {
     int n_forwards;      /* of modules, at work inside of each other */
     int64_t n_batch;
     uint64_t n_batches; /* that were set */
+    int64_t forward_faults; /* `n_faults` when the outermost began */
     bl_describe_sample describe_sample;
     void *sample_state;
 

@@ -3,6 +3,7 @@
  * that is applied, and keep their bits through one that is not, on the cpu and on a device behind the host's back. */
 #include "support/told.h"
 
+#include <belay/amp.h>
 #include <belay/devices.h>
 #include <belay/nn.h>
 #include <belay/optim.h>
@@ -311,6 +312,190 @@ static void what_is_written_in_the_window_is_newer(void **state)
     told_close(m.context);
 }
 
+/* A write between two batches of a window: the second goes on from it. */
+static void a_batch_after_a_write_goes_on_from_what_was_written(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+    const float loaded[CHANNELS] = {7, 8, 9};
+    float x[BATCH * CHANNELS];
+    double mean[CHANNELS] = {7, 8, 9}, var[CHANNELS] = {1, 1, 1};
+    batch_of(&m, 0, 1, x);
+    double none[CHANNELS] = {0};
+    move_on(none, var, x, 0.1);
+    assert_int_equal(belay_tensor_write(belay_module_find(m.root, "norm.running_mean"), loaded, sizeof loaded),
+                     BELAY_OK);
+    batch_of(&m, 1, 1, x);
+    move_on(mean, var, x, 0.1);
+    belay_optimizer_step(m.sgd);
+    buffers b = buffers_of(&m);
+    assert_buffers(&b, mean, var, 2);
+    told_close(m.context);
+}
+
+/* An optimizer over all that is kept, and one over a part that is stepped: two phases. */
+static void who_steps_a_parameter_of_their_optimizer_takes_them_over(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+    belay_tensor table = belay_module_find(m.table, "weight");
+    other o = other_of(&m);
+    belay_optimizer *part = belay_sgd_over(m.context, &table, 1, &(belay_sgd_options){.lr = 0.1});
+    for (int k = 1; k < 4; k++) {
+        batch_of(&m, k, 1, NULL);
+        belay_optimizer_step(o.sgd);
+        assert_int_equal(buffers_of(&m).tracked, k - 1);
+        belay_optimizer_step(part);
+        assert_int_equal(buffers_of(&m).tracked, k);
+    }
+    told_close(m.context);
+}
+
+static void those_of_a_layer_that_is_frozen_go_with_the_next_step(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+    other o = other_of(&m);
+    belay_tensor_requires_grad_set(belay_module_find(m.norm, "weight"), false);
+    belay_tensor_requires_grad_set(belay_module_find(m.norm, "bias"), false);
+    batch_of(&m, 0, 1, NULL);
+    belay_optimizer_step(o.sgd);
+    assert_int_equal(buffers_of(&m).tracked, 0); /* the table's optimizer is around */
+    belay_tensor_requires_grad_set(belay_module_find(m.table, "weight"), false);
+    belay_scope scope = belay_scope_open(m.context);
+    belay_forward(m.root, ids_of(&m, 1));
+    belay_scope_close(scope);
+    backward_of(&m, &o, 1);
+    belay_optimizer_step(o.sgd);
+    assert_int_equal(buffers_of(&m).tracked, 2);
+    told_close(m.context);
+}
+
+static void that_they_wait_for_an_optimizer_which_is_not_stepped_is_told_once(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+    other o = other_of(&m);
+    const int line = __LINE__ + 3;
+    for (int step = 0; step < 40; step++) {
+        batch_of(&m, step % 2, 1, NULL);
+        belay_optimizer_step(o.sgd);
+        if (step == 14)
+            told_expect("%s", "");
+    }
+    told_expect("belay: norm.running_mean waits for a step of the sgd that has its layer's parameters, and none comes "
+                "(run.waiting)\n"
+                "    called at: test_batch_norm.c:%d\n"
+                "    steps of other optimizers meanwhile: 16\n"
+                "    buffers that wait: 3\n"
+                "    when: epoch 0, batch 16 (micro-batch 1 of its window), step 15, rank 0\n%s",
+                line, told_try(BELAY_RUN_WAITING));
+    assert_int_equal(buffers_of(&m).tracked, 0);
+    belay_optimizer_free(m.sgd);
+    belay_optimizer_step(o.sgd);
+    assert_int_equal(buffers_of(&m).tracked, 40);
+    told_close(m.context);
+}
+
+/* ---- without a step -------------------------------------------------------------------------------------------------- */
+
+/* A forward in training that nothing records; its inputs go to `x`. */
+static void unrecorded(const model *m, int64_t first, float *x)
+{
+    bool was = belay_recording_set(m->context, false);
+    belay_scope scope = belay_scope_open(m->context);
+    belay_forward(m->root, ids_of(m, first));
+    if (x != NULL)
+        told_read(belay_forward(m->table, ids_of(m, first)), x, BATCH * CHANNELS);
+    belay_scope_close(scope);
+    belay_recording_set(m->context, was);
+}
+
+static void what_is_not_recorded_moves_them_on_at_once(void **state)
+{
+    for (int cumulative = 0; cumulative < 2; cumulative++) {
+        model m =
+            open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS, .cumulative = cumulative != 0});
+        double mean[CHANNELS] = {0}, var[CHANNELS] = {1, 1, 1};
+        float x[BATCH * CHANNELS];
+        for (int k = 0; k < 3; k++) {
+            unrecorded(&m, k, x);
+            move_on(mean, var, x, cumulative ? 1.0 / (k + 1) : 0.1);
+            buffers b = buffers_of(&m);
+            assert_buffers(&b, mean, var, k + 1);
+        }
+        belay_optimizer_discard(m.sgd);
+        assert_int_equal(buffers_of(&m).tracked, 3);
+        told_close(m.context);
+    }
+}
+
+/* Between a batch of a window and its step: it counts whatever becomes of the step, and the batch where that is applied. */
+static void a_batch_without_a_step_counts_beside_those_that_wait(void **state)
+{
+    for (int is_applied = 0; is_applied < 2; is_applied++) {
+        model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+        double mean[CHANNELS] = {0}, var[CHANNELS] = {1, 1, 1}, both_mean[CHANNELS] = {0},
+               both_var[CHANNELS] = {1, 1, 1};
+        float x[BATCH * CHANNELS];
+        batch_of(&m, 0, is_applied ? 1 : (double)INFINITY, x);
+        move_on(both_mean, both_var, x, 0.1);
+        unrecorded(&m, 1, x);
+        move_on(mean, var, x, 0.1);
+        move_on(both_mean, both_var, x, 0.1);
+        buffers b = buffers_of(&m);
+        assert_buffers(&b, mean, var, 1);
+        belay_optimizer_step(m.sgd);
+        b = buffers_of(&m);
+        assert_buffers(&b, is_applied ? both_mean : mean, is_applied ? both_var : var, 1 + is_applied);
+        belay_close(m.context);
+    }
+}
+
+static void a_batch_without_a_step_that_faults_moves_nothing(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+    unrecorded(&m, 0, NULL);
+    told_expect("%s", "");
+    buffers before = buffers_of(&m), after;
+    unrecorded(&m, ROWS, NULL); /* an id out of range */
+    after = buffers_of(&m);
+    assert_memory_equal(&after, &before, sizeof before);
+    told_clear();
+
+    float x[BATCH * CHANNELS] = {0};
+    x[4] = NAN;
+    belay_recording_set(m.context, false);
+    belay_tensor batch = belay_tensor_from(m.context, BELAY_F32, belay_shape2(BATCH, CHANNELS), x, sizeof x);
+    for (int cast = 0; cast < 2; cast++) {
+        belay_autocast open = belay_autocast_open(m.context, cast ? BELAY_BF16 : BELAY_F32);
+        const int line = __LINE__ + 1;
+        belay_forward(m.norm, batch);
+        belay_autocast_close(open);
+        after = buffers_of(&m);
+        assert_memory_equal(&after, &before, sizeof before);
+        char start[512];
+        snprintf(start, sizeof start,
+                 "belay: norm.running_mean[1] would become nan by this batch (num.nonfinite)\n"
+                 "    op: batch_norm in layer norm, called at test_batch_norm.c:%d",
+                 line);
+        assert_memory_equal(told(), start, strlen(start));
+        assert_non_null(strstr(told(), "    channel 1 of x holds Inf or NaN\n"));
+        assert_non_null(strstr(told(), "    tensors: x [4, 3] "));
+        told_clear();
+    }
+    belay_recording_set(m.context, true);
+    good_window(&m, 0); /* no step is refused for it */
+    assert_int_equal(buffers_of(&m).tracked, 3);
+    told_close(m.context);
+}
+
+static void without_momentum_they_stay(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS, .no_momentum = true});
+    good_window(&m, 0);
+    unrecorded(&m, 1, NULL);
+    buffers b = buffers_of(&m);
+    assert_buffers(&b, (const double[CHANNELS]){0}, (const double[CHANNELS]){1, 1, 1}, 3);
+    told_close(m.context);
+}
+
 /* ---- views as buffers ------------------------------------------------------------------------------------------------ */
 
 /* Columns or rows of one tensor, made anew for each batch: handles that are dead by the step. */
@@ -375,18 +560,20 @@ static void statistics_that_are_not_finite_refuse_the_step_and_are_told(void **s
         snprintf(lost_surfaced, sizeof lost_surfaced, "    surfaced at: test_batch_norm.c:%d\n", line + 3);
     }
     const char *start = "belay: norm.running_var[1] would become inf by this batch (num.nonfinite)\n"
-                        "    op: batch_track in layer norm, called at test_batch_norm.c";
+                        "    op: batch_norm in layer norm, called at test_batch_norm.c";
     assert_memory_equal(told(), start, strlen(start));
     told_expect("%s:%d%s\n%s"
-                "    tensors: mean [3] f64; var [3] f64; norm.running_mean [3] f32; norm.running_var [3] f32; "
+                "    tensors: x [4, 3] f32; norm.running_mean [3] f32; norm.running_var [3] f32; "
                 "norm.num_batches_tracked [] i64; on %s\n"
                 "    bad: 1 of 3 elements\n"
-                "    when: epoch 0, batch 2 (micro-batch 0 of its window), step 1, rank 0\n    try: %s\n"
+                "    channel 1 of x holds no Inf or NaN, but numbers too large for statistics\n"
+                "    when: epoch 0, batch 2 (micro-batch 0 of its window), step 1, rank 0\n"
+                "    try: Look at what makes x: numbers this large belong to no layer that goes on well.\n"
                 "belay: step 1 was not applied: num.nonfinite in its window (run.window_lost)\n"
                 "    called at: test_batch_norm.c:%d\n%s"
                 "    when: epoch 0, batch 3 (micro-batch 1 of its window), step 1, rank 0\n%s",
-                start, line, is_sim ? ", launch 62" : "", surfaced, (const char *)*state,
-                belay_code_advice(BELAY_NUM_NONFINITE), line + 2, lost_surfaced, told_try(BELAY_RUN_WINDOW_LOST));
+                start, line, is_sim ? ", launch 62" : "", surfaced, (const char *)*state, line + 2, lost_surfaced,
+                told_try(BELAY_RUN_WINDOW_LOST));
     assert_int_equal(belay_optimizer_n_faulted(m.sgd), 1);
     buffers after = buffers_of(&m);
     assert_memory_equal(&after, &before, sizeof before);
@@ -451,6 +638,13 @@ static void makers_refuse_what_cannot_be(void **state)
                             &(belay_batch_norm_module_options){.channels = 2, .cumulative = true, .no_tracking = true});
     expect_refusal(__LINE__ - 2, BELAY_CONF_CONFLICT,
                    "batch_norm was asked for running statistics that are cumulative, and for none");
+    belay_batch_norm_module(context,
+                            &(belay_batch_norm_module_options){.channels = 2, .no_momentum = true, .momentum = 0.5});
+    expect_refusal(__LINE__ - 2, BELAY_CONF_CONFLICT, "batch_norm was asked for no momentum, and for one");
+    belay_batch_norm_module(context,
+                            &(belay_batch_norm_module_options){.channels = 2, .no_momentum = true, .cumulative = true});
+    expect_refusal(__LINE__ - 2, BELAY_CONF_CONFLICT,
+                   "batch_norm was asked for no momentum, and for cumulative statistics");
     belay_close(context);
 }
 
@@ -492,6 +686,11 @@ static void the_op_refuses_what_does_not_fit(void **state)
               "x [4, 3] f32; running_mean [3] f32; running_var [3] f32");
     belay_batch_norm(x, nil, nil, nil, nil, &(belay_batch_norm_options){.momentum = -1});
     expect_op(__LINE__ - 1, BELAY_CONF_VALUE, "momentum is -1, outside [0, 1]", "x [4, 3] f32");
+    belay_batch_norm(x, nil, nil, nil, nil, &(belay_batch_norm_options){.no_momentum = true, .momentum = 0.5});
+    expect_op(__LINE__ - 1, BELAY_CONF_CONFLICT, "no momentum was asked for, and one", "x [4, 3] f32");
+    belay_batch_norm(x, nil, nil, nil, nil, &(belay_batch_norm_options){.no_momentum = true, .cumulative = true});
+    expect_op(__LINE__ - 1, BELAY_CONF_CONFLICT, "no momentum was asked for, and cumulative statistics",
+              "x [4, 3] f32");
     assert_true(belay_tensor_is_nil(belay_batch_norm(nil, flat, flat, nil, nil, NULL)));
     told_expect("%s", "");
     belay_close(context);
@@ -527,12 +726,11 @@ static void what_a_step_would_write_is_looked_at_before(void **state)
         belay_tensor var = belay_zeros(context, BELAY_F32, belay_shape1(3));
         const int line = __LINE__ + 1;
         belay_batch_norm(x, three, var, nil, nil, &(belay_batch_norm_options){.training = true, .n_tracked = count});
-        told_expect(
-            "belay: n_tracked is %" PRId64 ", outside [0, 9223372036854775807) (conf.value)\n"
-            "    op: batch_track, called at test_batch_norm.c:%d\n"
-            "    tensors: mean [3] f64; var [3] f64; running_mean [3] f32; running_var [3] f32; n_tracked [] i64; "
-            "on cpu\n" TOLD_START "%s",
-            counts[i], line, told_try(BELAY_CONF_VALUE));
+        told_expect("belay: n_tracked is %" PRId64 ", outside [0, 9223372036854775807) (conf.value)\n"
+                    "    op: batch_norm, called at test_batch_norm.c:%d\n"
+                    "    tensors: x [4, 3] f32; running_mean [3] f32; running_var [3] f32; n_tracked [] i64; on "
+                    "cpu\n" TOLD_START "%s",
+                    counts[i], line, told_try(BELAY_CONF_VALUE));
     }
     belay_close(context);
 }
@@ -552,6 +750,14 @@ int main(void)
         ON_BOTH(a_window_with_a_fault_drops_those_of_every_optimizer),
         ON_BOTH(where_no_optimizer_has_any_they_go_with_the_next_step),
         ON_BOTH(what_is_written_in_the_window_is_newer),
+        ON_BOTH(a_batch_after_a_write_goes_on_from_what_was_written),
+        ON_BOTH(who_steps_a_parameter_of_their_optimizer_takes_them_over),
+        ON_BOTH(those_of_a_layer_that_is_frozen_go_with_the_next_step),
+        ON_BOTH(that_they_wait_for_an_optimizer_which_is_not_stepped_is_told_once),
+        ON_BOTH(what_is_not_recorded_moves_them_on_at_once),
+        ON_BOTH(a_batch_without_a_step_counts_beside_those_that_wait),
+        ON_BOTH(a_batch_without_a_step_that_faults_moves_nothing),
+        ON_BOTH(without_momentum_they_stay),
         ON_BOTH(views_of_one_tensor_can_be_running_statistics),
         ON_BOTH(statistics_that_are_not_finite_refuse_the_step_and_are_told),
         cmocka_unit_test(what_a_step_would_write_is_looked_at_before),
