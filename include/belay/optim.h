@@ -96,7 +96,10 @@ BELAY_API void belay_optimizer_free(belay_optimizer *optimizer);
  * and waits. */
 BELAY_API void belay_optimizer_step(belay_optimizer *optimizer);
 
-/* Drops the window's gradients and its faults' effect without a step, so that the same window can be computed again. */
+/* Drops the window's gradients and its faults' effect without a step, so that the same window can be computed again; with
+ * them what its batches made of running statistics (belay_batch_norm), which would count twice then.  It is no zero_grad:
+ * to clear gradients alone, as those that a generator's loss leaves in a discriminator, call belay_module_grads_clear or
+ * belay_tensor_grad_clear. */
 BELAY_API void belay_optimizer_discard(belay_optimizer *optimizer);
 
 /* Gradients are divided by `divisor` (> 0) from the next step on: the mean over that many micro-batches.  Norm and
