@@ -57,7 +57,7 @@ BL_FN int64_t BL_(index)(const bl_launch *l, int64_t o, int64_t n, int64_t i, bl
 }
 
 #if !BL_IS_BOOL
-/* src[O, N, I] ids[N] -> y[O, V, I] */
+/* src[O, N, I] ids[N] -> x[O, V, I] */
 BL_FN int64_t BL_(index_add)(const bl_launch *l, int64_t e, bl_bad *bad)
 {
     int64_t n = l->dim[1], o = e / n;
@@ -68,7 +68,7 @@ BL_FN int64_t BL_(index_add)(const bl_launch *l, int64_t e, bl_bad *bad)
     return counts ? o * l->dim[3] + id : -1;
 }
 
-/* src[O, N, I] index[O, N, I] -> y[O, V, I] */
+/* src[O, N, I] index[O, N, I] -> x[O, V, I] */
 BL_FN int64_t BL_(scatter_add)(const bl_launch *l, int64_t e, bl_bad *bad)
 {
     int64_t width = l->dim[2], o = e / (width * l->dim[1]);
@@ -122,13 +122,13 @@ BL_ROW(
     .grad = {OP(index_grad)}, .table = 1, .domain = {-4, 4}, .internal = true,
     .options = "i[0..5] = sizes of the axes, i[6] = how many", .formula = "y[n] = x[i0[n], i1[n], ...]",
     .says = "Selects by a tuple of indices over the leading axes.")
-BL_ROW(SORTED, index_add, NUMBER, .signature = "ON,OV: src[ONI] ids:index[N] -> y[OVI]", .table = 3, .domain = {-4, 4},
-       .internal = true, .tolerance = BL_TOLERANCE_SUM, .options = "i[7] = add to y",
-       .formula = "y[o, v, i] += sum over n with ids[n] == v of src[o, n, i]",
+BL_ROW(SORTED, index_add, NUMBER, .signature = "ON,OV: src[ONI] ids:index[N] -> x[OVI]", .table = 3, .domain = {-4, 4},
+       .internal = true, .tolerance = BL_TOLERANCE_SUM, .options = "i[7] = add to x",
+       .formula = "x[o, v, i] += sum over n with ids[n] == v of src[o, n, i]",
        .says = "Adds slices to the rows that a list of ids names, in the order of the list.")
-BL_ROW(SORTED, scatter_add, NUMBER, .signature = "ONI,OVI: src[ONI] index:index[ONI] -> y[OVI]", .table = 3,
-       .domain = {-4, 4}, .internal = true, .tolerance = BL_TOLERANCE_SUM, .options = "i[7] = add to y",
-       .formula = "y[o, v, i] += sum over n with index[o, n, i] == v of src[o, n, i]",
+BL_ROW(SORTED, scatter_add, NUMBER, .signature = "ONI,OVI: src[ONI] index:index[ONI] -> x[OVI]", .table = 3,
+       .domain = {-4, 4}, .internal = true, .tolerance = BL_TOLERANCE_SUM, .options = "i[7] = add to x",
+       .formula = "x[o, v, i] += sum over n with index[o, n, i] == v of src[o, n, i]",
        .says = "Adds elements where an index for each of them points, in the order of n.")
 BL_ROW(SORTED, index_select_grad, FLOAT, .signature = "ON,OV: g_y[ONI] ids:index[N] -> g_x[OVI]", .internal = true,
        .tolerance = BL_TOLERANCE_SUM, .formula = "g_x[o, v, i] = sum over n with ids[n] == v of g_y[o, n, i]",

@@ -2,6 +2,7 @@
 /* Ops with data-dependent indices.  A tensor is seen as [outer, selected, inner] around the axis that is selected from;
  * indices are tested in the kernel. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "op/op.h"
@@ -287,6 +288,37 @@ belay_tensor belay_scatter_add(belay_tensor x, int axis, belay_tensor index, bel
     return belay_tensor_n_elements(y) == belay_tensor_n_elements(x) ? y : bl_op_put(context, at[0], y);
 }
 
+/* src times alpha, which fits x; whole numbers wrap.  What cannot be added to x the addition refuses. */
+static belay_tensor scaled(belay_context *context, belay_tensor x, belay_tensor src, double alpha)
+{
+    belay_dtype dtype = belay_tensor_dtype(src);
+    if (alpha == 1 || dtype != belay_tensor_dtype(x) || dtype == BELAY_BOOL)
+        return src;
+    if (belay_dtype_is_float(dtype))
+        return belay_affine(src, alpha, 0);
+    const belay_shape scalar = belay_shape0();
+    bl_call call = {.context = context,
+                    .op = BL_OP_mul,
+                    .as = "index_add",
+                    .n_in = 2,
+                    .in = {src, bl_launch_fill_like(context, src, dtype, &scalar, alpha)}};
+    return bl_launch_run(&call) ? call.out[0] : (belay_tensor){0};
+}
+
+/* Whether alpha has a value in the arithmetic of x; says what is wrong. */
+static bool alpha_fits(belay_context *context, const bl_given *given, double alpha)
+{
+    const double most = 0x1p53;
+    if (belay_dtype_is_float(belay_tensor_dtype(given[0].tensor)))
+        return bl_op_is_real(context, "index_add", given, 3, "alpha", alpha);
+    if (!bl_op_is_number(context, "index_add", given, 3, "alpha", alpha, -most, most))
+        return false;
+    if (floor(alpha) != alpha)
+        bl_prove_refuse(context, BELAY_CONF_VALUE, "index_add", given, 3, "alpha of index_add is %g: of %s it is whole",
+                        alpha, belay_dtype_name(belay_tensor_dtype(given[0].tensor)));
+    return floor(alpha) == alpha;
+}
+
 belay_tensor belay_index_add(belay_tensor x, int axis, belay_tensor ids, belay_tensor src, double alpha,
                              const belay_index_options *options)
 {
@@ -316,10 +348,12 @@ belay_tensor belay_index_add(belay_tensor x, int axis, belay_tensor ids, belay_t
         return (belay_tensor){0};
     }
     belay_tensor at[] = {x, ids, src};
-    if (!bl_op_is_real(context, "index_add", (bl_given[]){{"x", x}, {"ids", ids}, {"src", src}}, 3, "alpha", alpha) ||
+    if (!alpha_fits(context, (bl_given[]){{"x", x}, {"ids", ids}, {"src", src}}, alpha) ||
         !bl_op_autocast(context, BL_OP_add, at, 3) ||
         !bl_op_meet(context, "index_add", (const char *const[]){"x", "ids", "src"}, at, 3))
         return (belay_tensor){0};
-    belay_tensor from = alpha == 1 ? at[2] : belay_affine(at[2], alpha, 0);
-    return add_by_index(context, BL_OP_index_add, at[0], axis, at[1], from, shown, policy_of(options));
+    belay_tensor from = scaled(context, at[0], at[2], alpha);
+    return belay_tensor_is_nil(from)
+               ? from
+               : add_by_index(context, BL_OP_index_add, at[0], axis, at[1], from, shown, policy_of(options));
 }

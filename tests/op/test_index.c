@@ -131,6 +131,25 @@ static void integers_scatter_and_wrap(void **state)
     close_clean(context);
 }
 
+static void integers_are_added_alpha_times_and_wrap(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    const double old[] = {1, 2, 3}, four[] = {4, 5, 6};
+    const int64_t at[] = {2, 0, 2};
+    for (int dtype = BELAY_I64; dtype < BELAY_BOOL; dtype++) {
+        belay_tensor to = tensor_of(context, (belay_dtype)dtype, belay_shape1(3), old), i, s;
+        s = tensor_of(context, (belay_dtype)dtype, belay_shape1(3), four);
+        i = ids_of(context, BELAY_I64, belay_shape1(3), at);
+        const double twice[] = {11, 2, 23}, most = dtype == BELAY_U8 ? 0x1p8 : dtype == BELAY_U16 ? 0x1p16 : 0;
+        assert_numbers("twice", belay_index_add(to, 0, i, s, 2, NULL), twice, 0, 0);
+        const double less[] = {most - 4, 2, most - 7};
+        assert_numbers("less", belay_index_add(to, 0, i, s, -1, NULL), less, 0, 0);
+        assert_numbers("none", belay_index_add(to, 0, i, s, 0, NULL), old, 0, 0);
+    }
+    close_clean(context);
+}
+
 static void index_selects_by_tuples_broadcast_together(void **state)
 {
     (void)state;
@@ -326,6 +345,24 @@ static void bad_indices_are_named_with_tensor_value_and_bound(void **state)
              "    try: Look where it is computed: a subtraction, or arithmetic in too few bits.\n",
              line, when);
     assert_words_equal(told, text);
+    const int64_t few[] = {0, 2, 9};
+    belay_tensor t = belay_zeros(context, BELAY_F32, belay_shape1(3)),
+                 to = ids_of(context, BELAY_I64, belay_shape1(3), few);
+    for (int scatters = 0; scatters < 2; scatters++) {
+        told[0] = '\0';
+        scatters ? belay_scatter_add(t, 0, to, t, NULL) : belay_index_add(t, 0, to, t, 2, NULL);
+        line = __LINE__ - 1;
+        snprintf(
+            text, sizeof text,
+            "belay: %s[2] is 9, outside [0, 3) of x (index.range)\n"
+            "    op: %s, called at test_index.c:%d\n"
+            "    tensors: src [3] f32; %s [3] i64; x [3] f32; on cpu\n"
+            "    bad: 1 of 3 elements; values 9\n%s"
+            "    likely: slightly above the bound: the tokenizer knows more ids than the table has rows\n"
+            "    try: Make the table as large as the largest id plus 1; tokens that were added later need rows too.\n",
+            scatters ? "index" : "ids", scatters ? "scatter_add" : "index_add", line, scatters ? "index" : "ids", when);
+        assert_words_equal(told, text);
+    }
     belay_close(context);
 }
 
@@ -591,6 +628,7 @@ int main(void)
         cmocka_unit_test(additions_by_index_are_plain_loops_in_order),
         cmocka_unit_test(index_smaller_than_its_tensors_reaches_their_first_corner),
         cmocka_unit_test(integers_scatter_and_wrap),
+        cmocka_unit_test(integers_are_added_alpha_times_and_wrap),
         cmocka_unit_test(index_selects_by_tuples_broadcast_together),
         cmocka_unit_test(gradients_of_selections_are_their_slopes),
         cmocka_unit_test(padding_row_is_read_but_takes_no_gradient),
