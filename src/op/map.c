@@ -109,13 +109,13 @@ belay_tensor belay_dropout(belay_tensor x, double p, bool training)
 {
     belay_context *context = bl_tensor_context(x);
     BL_ENTER(context);
-    if (context != NULL && !(p >= 0 && p < 1)) {
-        bl_context_raise(context, BELAY_CONF_VALUE, "dropout's p is %g, outside [0, 1)", bl_text_real(p));
+    if (context != NULL && !(p >= 0 && p <= 1)) {
+        bl_context_raise(context, BELAY_CONF_VALUE, "dropout's p is %g, outside [0, 1]", bl_text_real(p));
         return (belay_tensor){0};
     }
     if (context == NULL || !training || p == 0)
         return x;
-    bl_params params = {.f = {p, 1 / (1 - p)}, .rng = bl_context_key(context)};
+    bl_params params = {.f = {p, p < 1 ? 1 / (1 - p) : 0}, .rng = bl_context_key(context)};
     return map(BL_OP_dropout, &x, 1, &params);
 }
 

@@ -125,6 +125,25 @@ static void dropout_drops_its_share_scales_the_rest_and_takes_the_same_back(void
     close_clean(context);
 }
 
+static void dropout_of_all_is_zeros_and_only_in_training(void **state)
+{
+    (void)state;
+    const double x[] = {1, -2, 3e38, INFINITY, NAN}, none[5] = {0};
+    belay_context *context = open_with(1);
+    for (belay_dtype dtype = BELAY_F32; dtype <= BELAY_F16; dtype++) {
+        belay_tensor leaf = belay_tensor_requires_grad_set(tensor_of(context, dtype, belay_shape1(5), x), true);
+        belay_tensor y = belay_dropout(leaf, 1, true), same = belay_dropout(leaf, 1, false);
+        assert_numbers("training", y, none, 0, 0);
+        belay_backward(belay_sum(y, NULL));
+        assert_numbers("gradient", belay_tensor_grad(leaf), none, 0, 0);
+        assert_true(same.slot == leaf.slot && same.generation == leaf.generation);
+    }
+    assert_string_equal(told, "");
+    assert_true(belay_tensor_is_nil(belay_dropout(zeros_of(context, BELAY_F32, belay_shape1(5)), 1.5, true)));
+    assert_int_equal(strncmp(told, "belay: dropout's p is 1.5, outside [0, 1] (conf.value)\n", 55), 0);
+    belay_close(context);
+}
+
 static void sums_of_squares_are_two_plain_loops(void **state)
 {
     (void)state;
@@ -152,6 +171,7 @@ int main(void)
         cmocka_unit_test(equal_and_evenly_spaced_values_are_written_out_in_every_dtype),
         cmocka_unit_test(draws_are_those_of_the_generator),
         cmocka_unit_test(dropout_drops_its_share_scales_the_rest_and_takes_the_same_back),
+        cmocka_unit_test(dropout_of_all_is_zeros_and_only_in_training),
         cmocka_unit_test(sums_of_squares_are_two_plain_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
