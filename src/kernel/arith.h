@@ -61,8 +61,8 @@ BL_FN BL_REAL BL_(abs_grad)(BL_REAL g, BL_REAL x, BL_REAL y)
 }
 BL_FN BL_REAL BL_(maximum)(BL_REAL a, BL_REAL b) { return BL_(larger)(a, b); }
 BL_FN BL_REAL BL_(minimum)(BL_REAL a, BL_REAL b) { return -BL_(larger)(-a, -b); }
-/* Equal operands share the gradient; beside a NaN none is the larger one. */
-BL_FN BL_REAL BL_(larger_grad)(BL_REAL g, BL_REAL a, BL_REAL b) { return a > b ? g : a == b ? g / 2 : 0; }
+/* Equal operands share the gradient; beside a NaN neither is the smaller one, and both get it whole. */
+BL_FN BL_REAL BL_(larger_grad)(BL_REAL g, BL_REAL a, BL_REAL b) { return a == b ? g / 2 : a < b ? 0 : g; }
 BL_FN BL_REAL BL_(maximum_grad_a)(BL_REAL g, BL_REAL a, BL_REAL b) { return BL_(larger_grad)(g, a, b); }
 BL_FN BL_REAL BL_(maximum_grad_b)(BL_REAL g, BL_REAL a, BL_REAL b) { return BL_(larger_grad)(g, b, a); }
 #else
@@ -129,9 +129,9 @@ BL_ROW(MAP3, pow_grad_b, FLOAT, .internal = true, .formula = "a == 0 and b >= 0 
 BL_ROW(MAP3P, pow_number_grad, FLOAT, .internal = true, .formula = "n == 0 ? 0 : g n x^(n - 1)",
        .says = "Gradient of pow_number.")
 BL_ROW(MAP3, abs_grad, FLOAT, .internal = true, .formula = "g sign x", .says = "Gradient of abs; 0 at 0.")
-BL_ROW(MAP3, maximum_grad_a, FLOAT, .internal = true, .formula = "a > b ? g : a == b ? g / 2 : 0",
+BL_ROW(MAP3, maximum_grad_a, FLOAT, .internal = true, .formula = "a == b ? g / 2 : a < b ? 0 : g",
        .says = "Gradient of maximum for its first operand, of minimum for its second.")
-BL_ROW(MAP3, maximum_grad_b, FLOAT, .internal = true, .formula = "b > a ? g : a == b ? g / 2 : 0",
+BL_ROW(MAP3, maximum_grad_b, FLOAT, .internal = true, .formula = "a == b ? g / 2 : b < a ? 0 : g",
        .says = "Gradient of maximum for its second operand, of minimum for its first.")
 BL_ROW(MAP3, sqrt_grad, FLOAT, .internal = true, .formula = "g / (2 y)", .says = "Gradient of sqrt.")
 

@@ -3,7 +3,7 @@
  * what differs from an integer column, reads this, stamps the rows, and reads column_end.h.
  *
  * BL_HAS_FLOAT(...), BL_HAS_NUMBER(...) and BL_HAS_ANY(...) give their argument where the column belongs to that class of a
- * row's dtypes, else nothing. */
+ * row's dtypes, else nothing.  BL_SUM is the type that sums are added up in: whole numbers wrap. */
 #ifndef BL_IS_FLOAT
 #define BL_IS_FLOAT 0
 #endif
@@ -14,7 +14,20 @@
 #define BL_REAL_IS_F64 0
 #endif
 
+#if BL_IS_FLOAT
+#define BL_SUM BL_REAL
+#else
+#define BL_SUM uint64_t
+#endif
+
 #include "kernel/math.h"
+
+/* A sum over its divisor; one of whole numbers has none. */
+#if BL_IS_FLOAT
+BL_FN BL_REAL BL_(divided)(BL_SUM sum, double divisor) { return sum / (BL_REAL)divisor; }
+#else
+BL_FN int64_t BL_(divided)(BL_SUM sum, double divisor) { return (void)divisor, (int64_t)sum; }
+#endif
 
 #define BL_YES(...) __VA_ARGS__
 #define BL_NO(...)

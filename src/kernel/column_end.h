@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ends a dtype column: forgets its words, so that the next one can set them. */
+#undef BL_SUM
 #undef BL_HAS_FLOAT
 #undef BL_HAS_NUMBER
 #undef BL_HAS_ANY

@@ -4,11 +4,6 @@
 #if defined BL_BODIES
 
 #if !BL_IS_BOOL
-#if BL_IS_FLOAT
-#define BL_RUNNING BL_REAL
-#else
-#define BL_RUNNING uint64_t /* wraps */
-#endif
 /* x[R, N] -> y[R, N], from the first to the last */
 BL_FN void BL_(cumsum)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
@@ -16,13 +11,12 @@ BL_FN void BL_(cumsum)(const bl_launch *l, int64_t row, bl_bad *bad)
     int64_t n = l->dim[1];
     const BL_T *x = BL_PTR(BL_T, 0) + row * n;
     BL_T *y = BL_PTR(BL_T, 1) + row * n;
-    BL_RUNNING sum = 0;
+    BL_SUM sum = 0;
     for (int64_t j = 0; BL_ROW_LEADER && j < n; j++) {
-        sum += (BL_RUNNING)BL_LOAD(x, j);
+        sum += (BL_SUM)BL_LOAD(x, j);
         BL_STORE(y, j, (BL_REAL)sum);
     }
 }
-#undef BL_RUNNING
 #endif
 
 /* Whether x[a] stands in front of x[b]: a NaN is larger than everything, equal ones stand as they stood. */
@@ -130,7 +124,7 @@ BL_FN void BL_(one_hot)(const bl_launch *l, int64_t row, bl_bad *bad)
 
 BL_ROW(LANE, cumsum, NUMBER, .signature = "R: x[RN] -> y[RN]", .grad = {OP(cumsum_grad)}, .amp = BL_AMP_F32,
        .domain = {-4, 4}, .tolerance = BL_TOLERANCE_SUM, .internal = true, .formula = "y[n] = x[0] + ... + x[n]",
-       .says = "Running sums of each row, from the first to the last.")
+       .says = "Running sums of each row, from the first to the last.  Integers and bool as i64.")
 BL_ROW(LANE, sort, ANY, .signature = "R: x[RN] -> y[RK] at:i64[RK]", .grad = {OP(sort_grad)}, .domain = {-4, 4},
        .internal = true, .options = "i[0] = descending", .formula = "y[k] = x[at[k]], the first K in order",
        .says = "The first of each row in order and their indices; equal ones stay as they stand, a NaN is the largest.")

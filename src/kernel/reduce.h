@@ -2,12 +2,15 @@
 /* Sums and maxima over one axis of [outer, reduced, inner]. */
 #if defined BL_BODIES
 
-#if BL_IS_FLOAT
+#if !BL_IS_BOOL
 /* x[O, K, I] */
 BL_FN BL_REAL BL_(sum)(const bl_launch *l, int64_t o, int64_t k, int64_t i)
 {
     return BL_LOAD(BL_PTR(BL_T, 0), (o * l->dim[1] + k) * l->dim[2] + i);
 }
+#endif
+
+#if BL_IS_FLOAT
 /* Squares, for norms. */
 BL_FN BL_REAL BL_(sum_squares)(const bl_launch *l, int64_t o, int64_t k, int64_t i)
 {
@@ -15,7 +18,7 @@ BL_FN BL_REAL BL_(sum_squares)(const bl_launch *l, int64_t o, int64_t k, int64_t
     return x * x;
 }
 
-/* Where y is the maximum: g shared equally among equal maxima. */
+/* Where y is the maximum: g shared equally among equal maxima.  A NaN equals none: no share is a number then. */
 BL_FN void BL_(amax_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
     (void)bad;
@@ -25,7 +28,7 @@ BL_FN void BL_(amax_grad)(const bl_launch *l, int64_t row, bl_bad *bad)
     BL_REAL top = BL_LOAD(y, row), ties;
     BL_ROW_SUM(ties, j, n, BL_LOAD(x, j) == top ? 1 : 0);
     BL_REAL share = BL_LOAD(g, row) / ties;
-    BL_EACH(j, n) BL_STORE(gx, j, BL_LOAD(x, j) == top ? share : 0);
+    BL_EACH(j, n) BL_STORE(gx, j, BL_LOAD(x, j) == top ? share : BL_(is_nan)(top) ? top : 0);
 }
 
 /* x[R, N] -> y[R] mean[R].  Two passes in double: what a large mean has in common with the squares never cancels. */
@@ -100,10 +103,10 @@ BL_FN void BL_(amax)(const bl_launch *l, int64_t row, bl_bad *bad)
 
 #elif defined BL_ROWS
 
-BL_ROW(REDUCE, sum, FLOAT, .signature = "OKI: x[OKI] -> y[OI]", .grad = {OP(sum_grad)}, .amp = BL_AMP_F32,
-       .domain = {-4, 4}, .tolerance = BL_TOLERANCE_SUM, .internal = true, .options = "f[0] = divisor",
+BL_ROW(REDUCE, sum, NUMBER, .signature = "OKI: x[OKI] -> y[OI]", .grad = {OP(sum_grad)}, .amp = BL_AMP_F32,
+       .domain = {-4, 4}, .tolerance = BL_TOLERANCE_SUM, .internal = true, .options = "f[0] = divisor, of floats",
        .formula = "y[o, i] = (sum over k of x[o, k, i]) / divisor",
-       .says = "Adds up along axes; 32 lanes, folded as a tree.")
+       .says = "Adds up along axes; 32 lanes, folded as a tree.  Integers and bool as i64.")
 BL_ROW(REDUCE, sum_squares, FLOAT, .signature = "OKI: x[OKI] -> y[OI]", .amp = BL_AMP_F32, .domain = {-4, 4},
        .tolerance = BL_TOLERANCE_SUM, .internal = true, .options = "f[0] = divisor",
        .formula = "y[o, i] = (sum over k of x[o, k, i]^2) / divisor", .says = "Adds up squares, for norms.")
@@ -124,6 +127,6 @@ BL_ROW(LANE, max_grad, FLOAT, .signature = "R: g_y[R] at:index[R] -> g_x[RN]", .
        .formula = "g_x[r, n] = n == at[r] ? g_y[r] : 0", .says = "Gradient of max over an axis.")
 BL_ROW(LANE, amax_grad, FLOAT, .signature = "R: g_y[R] x[RN] y[R] -> g_x[RN]", .internal = true,
        .formula = "g_x[r, n] = x[r, n] == y[r] ? g_y[r] / ties : 0",
-       .says = "Gradient of amax: shared equally among equal maxima.")
+       .says = "Gradient of amax: shared equally among equal maxima; NaN where the maximum is.")
 
 #endif

@@ -85,6 +85,22 @@ belay_tensor bl_op_put(belay_context *context, belay_tensor x, belay_tensor part
     return y;
 }
 
+int bl_op_axis(belay_context *context, const char *op, belay_tensor *x, int axis)
+{
+    const bl_slot *slot = axis == 0 || axis == -1 ? bl_slot_get(context, *x) : NULL;
+    const belay_shape one = belay_shape1(1);
+    if (BL_LIKELY(slot == NULL || slot->rank > 0))
+        return bl_view_axis(context, op, *x, axis);
+    *x = bl_op_reshape(context, *x, &one);
+    return belay_tensor_is_nil(*x) ? -1 : 0;
+}
+
+belay_tensor bl_op_whole(belay_context *context, belay_tensor x)
+{
+    belay_dtype dtype = belay_tensor_dtype(x);
+    return belay_dtype_is_float(dtype) || dtype == BELAY_I64 ? x : bl_launch_cast(context, x, BELAY_I64);
+}
+
 bool bl_op_fold(belay_context *context, const belay_shape *shape, int first, int last, belay_shape *out)
 {
     *out = (belay_shape){.rank = 3};

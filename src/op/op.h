@@ -25,6 +25,12 @@ belay_tensor bl_op_permute(belay_context *context, belay_tensor x, const int64_t
 belay_tensor bl_op_axis_last(belay_context *context, belay_tensor x, int axis);
 belay_tensor bl_op_axis_back(belay_context *context, belay_tensor x, int axis);
 
+/* The axis of x (from 0) that an op goes along; -1 after a fault.  A scalar is one element of an axis 0: *x is that view
+ * then, recorded. */
+int bl_op_axis(belay_context *context, const char *op, belay_tensor *x, int axis);
+/* x as its sums are: integers and bool as i64. */
+belay_tensor bl_op_whole(belay_context *context, belay_tensor x);
+
 /* The tensors of an operation lie at one place from here on: where they do not, strays are copied there (recorded) if
  * the context's place is move, else it is false after place.device.  `role` names them, NULL: by number. */
 bool bl_op_meet(belay_context *context, const char *op, const char *const *role, belay_tensor *tensor, int n);

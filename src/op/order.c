@@ -8,6 +8,7 @@
 typedef struct along {
     belay_context *context;
     int axis;
+    bool is_scalar;    /* seen as one element of an axis */
     belay_shape shape; /* with the axis last */
     belay_tensor rows;
 } along;
@@ -16,7 +17,8 @@ static bool go_along(along *a, const char *op, belay_tensor x, int axis)
 {
     belay_shape folded;
     a->context = bl_tensor_context(x);
-    a->axis = a->context != NULL ? bl_view_axis(a->context, op, x, axis) : -1;
+    a->is_scalar = belay_tensor_shape(x).rank == 0;
+    a->axis = a->context != NULL ? bl_op_axis(a->context, op, &x, axis) : -1;
     belay_tensor last = a->axis >= 0 ? bl_op_axis_last(a->context, x, a->axis) : (belay_tensor){0};
     if (belay_tensor_is_nil(last))
         return false;
@@ -33,6 +35,8 @@ static belay_tensor come_back(const along *a, belay_tensor rows, int64_t width)
 {
     belay_shape shape = a->shape;
     shape.size[shape.rank - 1] = width;
+    if (a->is_scalar)
+        shape.rank = 0;
     return bl_op_axis_back(a->context, bl_op_reshape(a->context, rows, &shape), a->axis);
 }
 
@@ -42,6 +46,7 @@ belay_tensor belay_cumsum(belay_tensor x, int axis)
     BL_ENTER(bl_tensor_context(x));
     if (!go_along(&a, "cumsum", x, axis))
         return (belay_tensor){0};
+    a.rows = bl_op_whole(a.context, a.rows);
     bl_call call = {.context = a.context, .op = BL_OP_cumsum, .n_in = 1, .in = {a.rows}, .shown = {x}};
     return come_back(&a, bl_op_run(&call), a.shape.size[a.shape.rank - 1]);
 }
@@ -56,9 +61,9 @@ static belay_tensor sorted(const char *op, belay_tensor x, const int64_t *most, 
     if (!go_along(&a, op, x, axis))
         return (belay_tensor){0};
     int64_t n = a.shape.size[a.shape.rank - 1], k = most != NULL ? *most : n;
-    if (k < 0 || k > n) {
+    if (k < a.is_scalar || k > n) {
         bl_prove_refuse(a.context, BELAY_CONF_VALUE, op, &(bl_given){"x", x}, 1,
-                        "k is %" PRId64 ", outside [0, %" PRId64 "], the size of axis %d", k, n, a.axis);
+                        "k is %" PRId64 ", outside [%d, %" PRId64 "], the size of axis %d", k, a.is_scalar, n, a.axis);
         return (belay_tensor){0};
     }
     bl_call call = {.context = a.context, .op = BL_OP_sort, .n_in = 1, .in = {a.rows}, .shown = {x}};

@@ -18,9 +18,14 @@ static bool marked_axes(belay_context *context, const char *op, belay_tensor x, 
     for (int i = 0; i < rank; i++)
         marked[i] = axes == NULL || axes->n == 0;
     for (int i = 0; axes != NULL && i < axes->n; i++) {
-        int axis = bl_view_axis(context, op, x, axes->axis[i]);
+        bool is_scalar = rank == 0 && (axes->axis[i] == 0 || axes->axis[i] == -1);
+        int axis = is_scalar ? 0 : bl_view_axis(context, op, x, axes->axis[i]);
         if (axis < 0)
             return false;
+        if (marked[axis]) {
+            bl_prove_refuse(context, BELAY_SHAPE_AXIS, op, &(bl_given){"x", x}, 1, "%s names axis %d twice", op, axis);
+            return false;
+        }
         marked[axis] = true;
     }
     return true;
@@ -61,13 +66,18 @@ static belay_tensor reduce_sum(belay_tensor x, const belay_axes *axes, bool is_m
     belay_context *context = bl_tensor_context(x);
     bool marked[BELAY_MAX_RANK] = {false};
     const char *op = is_mean ? "mean" : "sum";
-    if (context == NULL || bl_slot_use(context, x) == NULL || !marked_axes(context, op, x, axes, marked))
+    if (context == NULL || bl_slot_use(context, x) == NULL || !marked_axes(context, op, x, axes, marked) ||
+        (is_mean && !bl_op_takes_floats(context, op, &(bl_given){"x", x}, 1)))
         return (belay_tensor){0};
     belay_shape shape = belay_tensor_shape(x), result = left_over(&shape, marked, axes != NULL && axes->keep);
     double divisor = 1;
     for (int i = 0; is_mean && i < shape.rank; i++)
         divisor *= marked[i] ? (double)shape.size[i] : 1;
-    belay_tensor y = shape.rank == 0 ? belay_affine(x, 1, 0) : x;
+    belay_tensor y = bl_op_whole(context, x);
+    if (shape.rank == 0) {
+        shape = belay_shape1(1);
+        marked[0] = true;
+    }
     for (int last = shape.rank; last > 0; last--) {
         if (!marked[last - 1])
             continue;
@@ -75,7 +85,8 @@ static belay_tensor reduce_sum(belay_tensor x, const belay_axes *axes, bool is_m
         while (first > 0 && marked[first - 1])
             first--;
         y = sum_run(context, op, x, y, &shape, first, last, divisor);
-        divisor = 1;
+        if (divisor != 0) /* the mean of nothing: a later run must not begin with sums of nothing, which are 0 */
+            divisor = 1;
         last = first + 1;
     }
     return bl_op_reshape(context, y, &result);
@@ -133,13 +144,17 @@ static belay_tensor max_along(belay_context *context, const char *op, belay_tens
     bool marked[BELAY_MAX_RANK] = {false};
     if (indices != NULL)
         *indices = (belay_tensor){0};
-    axis = context != NULL ? bl_view_axis(context, op, x, axis) : -1;
+    belay_tensor seen = x;
+    axis = context != NULL ? bl_op_axis(context, op, &seen, axis) : -1;
     if (axis < 0)
         return (belay_tensor){0};
     marked[axis] = true;
     belay_shape shape = belay_tensor_shape(x), result = left_over(&shape, marked, keep);
-    bl_call call = {
-        .context = context, .op = BL_OP_max, .n_in = 1, .in = {as_rows_of_some(context, op, x, marked)}, .shown = {x}};
+    bl_call call = {.context = context,
+                    .op = BL_OP_max,
+                    .n_in = 1,
+                    .in = {as_rows_of_some(context, op, seen, marked)},
+                    .shown = {x}};
     belay_tensor y = bl_op_reshape(context, bl_op_run(&call), &result);
     if (indices != NULL && !belay_tensor_is_nil(y))
         *indices = bl_launch_reshape(context, call.out[1], &result);

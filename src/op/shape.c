@@ -103,6 +103,11 @@ belay_tensor belay_expand(belay_tensor x, belay_shape shape)
     BL_ENTER(context);
     if (context == NULL)
         return (belay_tensor){0};
+    belay_shape has = belay_tensor_shape(x);
+    for (int i = 0; i < has.rank && shape.rank >= has.rank && shape.rank <= BELAY_MAX_RANK; i++) {
+        int64_t *size = &shape.size[i + shape.rank - has.rank];
+        *size = *size == -1 ? has.size[i] : *size;
+    }
     return bl_op_record_view(context, x, bl_view_expand(context, x, &shape), bl_grad_expand, NULL);
 }
 

@@ -71,6 +71,39 @@ static void sums_over_nothing_are_zero_and_means_nan(void **state)
     close_clean(context);
 }
 
+static void axes_apart_over_nothing_are_as_neighbours(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    static const struct {
+        belay_shape shape;
+        belay_axes axes;
+        int64_t n;
+    } cases[] = {{{3, {0, 3, 5}}, {2, {0, 2}, false}, 3},          {{3, {0, 3, 5}}, {2, {0, 1}, true}, 5},
+                 {{5, {1, 0, 2, 1, 3}}, {2, {1, 3}, false}, 6},    {{5, {1, 0, 2, 1, 3}}, {2, {-2, -4}, true}, 6},
+                 {{4, {2, 3, 4, 0}}, {2, {1, 3}, false}, 8},       {{4, {2, 0, 4, 0}}, {2, {1, 3}, true}, 8},
+                 {{5, {2, 3, 2, 0, 2}}, {3, {0, 2, 4}, false}, 0}, {{4, {0, 2, 0, 0}}, {2, {0, 2}, false}, 0}};
+    double zeros[8] = {0}, nans[8];
+    for (int i = 0; i < 8; i++)
+        nans[i] = NAN;
+    soil_memory(context);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int dtype = BELAY_F32; dtype <= BELAY_F16; dtype++) {
+            belay_tensor x = zeros_of(context, (belay_dtype)dtype, cases[i].shape), y = belay_sum(x, &cases[i].axes);
+            assert_int_equal(belay_tensor_n_elements(y), cases[i].n);
+            assert_numbers("sum", y, zeros, 0, 0);
+            x = belay_tensor_requires_grad_set(x, true);
+            y = belay_mean(x, &cases[i].axes);
+            assert_int_equal(belay_tensor_n_elements(y), cases[i].n);
+            assert_numbers("mean", y, nans, 0, 0);
+            assert_numbers("var", belay_var(x, &cases[i].axes, 1), nans, 0, 0);
+            assert_numbers("biased var", belay_var(x, &cases[i].axes, 0), nans, 0, 0);
+            belay_backward(belay_sum(y, NULL));
+            assert_int_equal(belay_tensor_n_elements(belay_tensor_grad(x)), 0);
+        }
+    close_clean(context);
+}
+
 static void empty_gradients_are_zeros(void **state)
 {
     (void)state;
@@ -353,6 +386,9 @@ static void expanded_operands_act_as_if_repeated(void **state)
     const double v[] = {1, -2, 3}, want[] = {1, 1, -2, -2, 3, 3};
     belay_tensor x = belay_expand(tensor_of(context, BELAY_F32, belay_shape2(3, 1), v), belay_shape2(3, 2));
     assert_numbers("expand", x, want, 0, 0);
+    assert_shape(belay_expand(x, belay_shape2(3, -1)), belay_shape2(3, 2));
+    assert_shape(belay_expand(x, belay_shape3(2, -1, -1)), belay_shape3(2, 3, 2));
+    assert_numbers("the rows kept", belay_expand(belay_slice(x, 1, 0, 1, 1), belay_shape2(-1, 2)), want, 0, 0);
     assert_numbers("contiguous", belay_contiguous(x), want, 0, 0);
     assert_true(belay_tensor_item(belay_sum(x, NULL)) == 4);
     const double sums[] = {2, -4, 6};
@@ -524,6 +560,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_take_sizes_of_zero),
         cmocka_unit_test(sums_over_nothing_are_zero_and_means_nan),
+        cmocka_unit_test(axes_apart_over_nothing_are_as_neighbours),
         cmocka_unit_test(empty_gradients_are_zeros),
         cmocka_unit_test(rows_without_elements_are_not_gone_through),
         cmocka_unit_test(results_of_more_rows_than_memory_holds_are_refused),

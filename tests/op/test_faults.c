@@ -109,6 +109,13 @@ static void shapes_that_do_not_fit_are_named(void **state)
             "ids has 2 axes where 1 are needed", "index_select", "x [2, 3] f32; ids [1, 2] i64", BELAY_SHAPE_RANK);
     REFUSED(belay_embedding(v, belay_zeros(context, BELAY_I64, belay_shape1(2)), NULL),
             "weight has 1 axes where 2 are needed", "embedding", "weight [4] f32; ids [2] i64", BELAY_SHAPE_RANK);
+    const belay_axes twice = {.n = 2, .axis = {1, -1}};
+    REFUSED(belay_sum(a, &twice), "sum names axis 1 twice", "sum", "x [2, 3] f32", BELAY_SHAPE_AXIS);
+    REFUSED(belay_mean(a, &twice), "mean names axis 1 twice", "mean", "x [2, 3] f32", BELAY_SHAPE_AXIS);
+    REFUSED(belay_var(a, &twice, 1), "var names axis 1 twice", "var", "x [2, 3] f32", BELAY_SHAPE_AXIS);
+    REFUSED(belay_amax(a, &twice), "amax names axis 1 twice", "amax", "x [2, 3] f32", BELAY_SHAPE_AXIS);
+    REFUSED_EARLY(belay_expand(a, belay_shape3(-1, 2, 3)), "a tensor of shape [-1, 2, 3] has a negative size",
+                  BELAY_SHAPE_CONTRACT);
     REFUSED(belay_view(a, belay_shape2(4, 2)),
             "shape [2, 3] cannot be viewed as [4, 2]: the numbers of elements differ", "view", "x [2, 3] f32",
             BELAY_SHAPE_CONTRACT);
@@ -162,7 +169,7 @@ static void axes_and_ranges_outside_are_named(void **state)
     belay_tensor a = zeros(context, BELAY_F32, 2, 3), scalar = belay_zeros(context, BELAY_F32, belay_shape0());
     belay_tensor parts[2];
     REFUSED(belay_softmax(a, 2), "axis 2 of a tensor with 2 axes", "softmax", "x [2, 3] f32", BELAY_SHAPE_AXIS);
-    REFUSED(belay_softmax(scalar, -1), "axis -1 of a tensor with 0 axes", "softmax", "x [] f32", BELAY_SHAPE_AXIS);
+    REFUSED(belay_softmax(scalar, -2), "axis -2 of a tensor with 0 axes", "softmax", "x [] f32", BELAY_SHAPE_AXIS);
     REFUSED(belay_sum(a, &(belay_axes){.n = 1, .axis = {-3}}), "axis -3 of a tensor with 2 axes", "sum", "x [2, 3] f32",
             BELAY_SHAPE_AXIS);
     REFUSED(belay_sum(a, &(belay_axes){.n = 9}), "9 axes to reduce: from 0 to 8 are taken", "sum", "x [2, 3] f32",
@@ -233,6 +240,11 @@ static void options_that_are_no_number_are_named(void **state)
             "x [2, 3] f32", value);
     REFUSED(belay_index_add(a, 0, at, a, NAN, NULL), "alpha of index_add is nan, outside [-3.40282e+38, 3.40282e+38]",
             "index_add", "x [2, 3] f32; ids [2] i64; src [2, 3] f32", value);
+    belay_tensor n = belay_zeros(context, BELAY_I32, belay_shape2(2, 3));
+    REFUSED(belay_index_add(n, 0, at, n, 0.5, NULL), "alpha of index_add is 0.5: of i32 it is whole", "index_add",
+            "x [2, 3] i32; ids [2] i64; src [2, 3] i32", value);
+    REFUSED(belay_index_add(n, 0, at, n, 1e30, NULL), "alpha of index_add is 1e+30, outside [-9.0072e+15, 9.0072e+15]",
+            "index_add", "x [2, 3] i32; ids [2] i64; src [2, 3] i32", value);
     REFUSED_MAKER(belay_uniform(context, BELAY_F32, shape, NAN, 1),
                   "low of uniform is nan, outside [-3.40282e+38, 3.40282e+38]", "uniform");
     REFUSED_MAKER(belay_uniform(context, BELAY_F32, shape, 1, 0), "high of uniform is 0, outside [1, 3.40282e+38]",

@@ -37,10 +37,105 @@ static void cumsum_adds_up_along_every_axis(void **state)
         assert_numbers("cumsum", belay_cumsum(tensor_of(context, BELAY_F64, shape, x), axis), want, 1e-14, 1e-14);
     }
     assert_gradients("cumsum", context, cumsum_1, NULL, 1, &shape, values);
-    const double many[] = {200, 100, 7}, wrapped[] = {200, 44, 51};
-    assert_numbers("u8", belay_cumsum(tensor_of(context, BELAY_U8, belay_shape1(3), many), 0), wrapped, 0, 0);
     assert_shape(belay_cumsum(belay_zeros(context, BELAY_F32, belay_shape2(3, 0)), 1), belay_shape2(3, 0));
     close_clean(context);
+}
+
+/* What a step of a sum of that dtype is: more of them than it holds. */
+static double step_of(int dtype) { return dtype == BELAY_BOOL ? 1 : dtype == BELAY_U8 ? 200 : 50000; }
+
+static void sums_of_whole_numbers_are_in_64_bits(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    for (int dtype = BELAY_I64; dtype < BELAY_N_DTYPES; dtype++) {
+        const double step = step_of(dtype);
+        double x[2 * 70 * 3], running[2 * 70 * 3], whole[] = {420 * step}, apart[70], outer[6];
+        for (int64_t i = 0; i < 420; i++) {
+            x[i] = step;
+            running[i] = step * (double)(i / 3 % 70 + 1);
+        }
+        for (int i = 0; i < 70; i++)
+            apart[i] = 6 * step;
+        for (int i = 0; i < 6; i++)
+            outer[i] = 70 * step;
+        belay_tensor t = tensor_of(context, (belay_dtype)dtype, belay_shape3(2, 70, 3), x);
+        const belay_tensor y[] = {belay_sum(t, NULL), belay_sum(t, &(belay_axes){.n = 2, .axis = {0, 2}}),
+                                  belay_sum(t, &(belay_axes){.n = 1, .axis = {1}}), belay_cumsum(t, 1),
+                                  belay_sum(belay_transpose(t, 0, 1), &(belay_axes){.n = 1, .axis = {0}})};
+        const double *want[] = {whole, apart, outer, running, outer};
+        for (int k = 0; k < 5; k++) {
+            assert_int_equal(belay_tensor_dtype(y[k]), BELAY_I64);
+            assert_numbers(belay_dtype_name((belay_dtype)dtype), y[k], want[k], 0, 0);
+        }
+        assert_true(belay_tensor_item(belay_sum(belay_select(belay_view(t, belay_shape1(420)), 0, 0), NULL)) == step);
+        assert_true(belay_tensor_item(belay_sum(belay_zeros(context, (belay_dtype)dtype, belay_shape1(0)), NULL)) == 0);
+    }
+    const double said[] = {1, 2, 3, 4}, so[] = {1, 2, 0, 4};
+    belay_tensor p = tensor_of(context, BELAY_I32, belay_shape1(4), said);
+    assert_true(belay_tensor_item(belay_sum(belay_eq(p, tensor_of(context, BELAY_I32, belay_shape1(4), so)), NULL)) ==
+                3);
+    const int64_t ends[] = {INT64_MAX, 1}, wrapped[] = {INT64_MAX, INT64_MIN};
+    belay_tensor e = from_bytes(context, BELAY_I64, belay_shape1(2), ends, sizeof ends);
+    int64_t got[2];
+    assert_int_equal(belay_tensor_read(belay_cumsum(e, 0), got, sizeof got), BELAY_OK);
+    assert_memory_equal(got, wrapped, sizeof got);
+    assert_int_equal(belay_tensor_read(belay_sum(e, NULL), got, sizeof got[0]), BELAY_OK);
+    assert_true(got[0] == INT64_MIN);
+    close_clean(context);
+}
+
+/* ---- scalars --------------------------------------------------------------------------------------------------------- */
+
+static void a_scalar_has_an_axis_of_one_element(void **state)
+{
+    (void)state;
+    belay_context *context = open_with(1);
+    const double three[] = {3}, one[] = {1}, none[] = {0}, nan_[] = {NAN};
+    for (int axis = -1; axis <= 0; axis++) {
+        belay_tensor x = tensor_of(context, BELAY_F32, belay_shape0(), three), at[3];
+        const belay_axes axes = {.n = 1, .axis = {axis}, .keep = axis == 0};
+        x = belay_tensor_requires_grad_set(x, true);
+        const struct {
+            const char *name;
+            belay_tensor y;
+            const double *want;
+        } all[] = {
+            {"softmax", belay_softmax(x, axis), one},
+            {"log_softmax", belay_log_softmax(x, axis), none},
+            {"sort", belay_sort(x, axis, true, &at[0]), three},
+            {"topk", belay_topk(x, 1, axis, false, &at[1]), three},
+            {"max", belay_max(x, axis, true, &at[2]), three},
+            {"argsort", belay_argsort(x, axis, false), none},
+            {"argmax", belay_argmax(x, axis, false), none},
+            {"at sort", at[0], none},
+            {"at topk", at[1], none},
+            {"at max", at[2], none},
+            {"cumsum", belay_cumsum(x, axis), three},
+            {"sum", belay_sum(x, &axes), three},
+            {"mean", belay_mean(x, &axes), three},
+            {"amax", belay_amax(x, &axes), three},
+            {"var", belay_var(x, &axes, 1), nan_},
+        };
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+            assert_shape(all[i].y, belay_shape0());
+            assert_numbers(all[i].name, all[i].y, all[i].want, 0, 0);
+        }
+        const double seven[] = {7};
+        belay_tensor sums = belay_add(belay_add(all[2].y, all[3].y), belay_add(all[4].y, all[10].y));
+        belay_backward(belay_add(belay_add(sums, all[11].y), belay_add(all[12].y, all[13].y)));
+        assert_numbers("gradient", belay_tensor_grad(x), seven, 0, 0);
+    }
+    close_clean(context);
+    context = open_with(1);
+    belay_tensor x = tensor_of(context, BELAY_F32, belay_shape0(), three);
+    belay_topk(x, 0, 0, false, NULL);
+    expect(__LINE__ - 1, "topk", BELAY_CONF_VALUE, "k is 0, outside [1, 1], the size of axis 0", "x [] f32");
+    belay_softmax(x, 1);
+    expect(__LINE__ - 1, "softmax", BELAY_SHAPE_AXIS, "axis 1 of a tensor with 0 axes", "x [] f32");
+    belay_sum(x, &(belay_axes){.n = 2, .axis = {0, -1}});
+    expect(__LINE__ - 1, "sum", BELAY_SHAPE_AXIS, "sum names axis 0 twice", "x [] f32");
+    belay_close(context);
 }
 
 /* ---- sorting --------------------------------------------------------------------------------------------------------- */
@@ -384,13 +479,30 @@ static void the_larger_of_equal_elements_shares_and_a_nan_stays(void **state)
     (void)state;
     belay_context *context = open_with(1);
     const double a[] = {1, 2, 3, NAN}, b[] = {2, 2, 1, 0}, larger[] = {2, 2, 3, NAN}, smaller[] = {1, 2, 1, NAN};
-    const double share[] = {0, 0.5, 1, 0};
+    const double share[] = {0, 0.5, 1, 1}, other[] = {1, 0.5, 0, 1};
     belay_tensor x = belay_tensor_requires_grad_set(tensor_of(context, BELAY_F32, belay_shape1(4), a), true);
-    belay_tensor y = tensor_of(context, BELAY_F32, belay_shape1(4), b), top = belay_maximum(x, y);
+    belay_tensor y = belay_tensor_requires_grad_set(tensor_of(context, BELAY_F32, belay_shape1(4), b), true);
+    belay_tensor top = belay_maximum(x, y);
     assert_numbers("maximum", top, larger, 0, 0);
     assert_numbers("minimum", belay_minimum(y, x), smaller, 0, 0);
     belay_backward(belay_sum(top, NULL));
     assert_numbers("share", belay_tensor_grad(x), share, 0, 0);
+    assert_numbers("other", belay_tensor_grad(y), other, 0, 0);
+    belay_tensor_grad_clear(x);
+    belay_tensor_grad_clear(y);
+    belay_backward(belay_sum(belay_minimum(x, y), NULL));
+    assert_numbers("share of minimum", belay_tensor_grad(x), other, 0, 0);
+    assert_numbers("other of minimum", belay_tensor_grad(y), (const double[]){0, 0.5, 1, 1}, 0, 0);
+    const double rows[] = {1, NAN, 2, 1, 2, 2}, of_rows[] = {NAN, NAN, NAN, 0, 0.5, 0.5};
+    for (int dtype = BELAY_F32; dtype <= BELAY_F16; dtype++) {
+        belay_tensor r = tensor_of(context, (belay_dtype)dtype, belay_shape2(2, 3), rows);
+        r = belay_tensor_requires_grad_set(r, true);
+        belay_backward(belay_sum(belay_amax(r, &(belay_axes){.n = 1, .axis = {1}}), NULL));
+        assert_numbers("amax", belay_tensor_grad(r), of_rows, 0, 0);
+        belay_tensor_grad_clear(r);
+        belay_backward(belay_sum(belay_max(r, 1, false, NULL), NULL));
+        assert_numbers("max", belay_tensor_grad(r), (const double[]){0, 1, 0, 0, 1, 0}, 0, 0);
+    }
     const double signs[] = {-3, 0, 2}, plain[] = {3, 0, 2};
     assert_numbers("abs", belay_abs(tensor_of(context, BELAY_I32, belay_shape1(3), signs)), plain, 0, 0);
     close_clean(context);
@@ -400,6 +512,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cumsum_adds_up_along_every_axis),
+        cmocka_unit_test(sums_of_whole_numbers_are_in_64_bits),
+        cmocka_unit_test(a_scalar_has_an_axis_of_one_element),
         cmocka_unit_test(rows_are_sorted_stably_with_nan_as_the_largest),
         cmocka_unit_test(gradients_go_back_to_where_elements_stood),
         cmocka_unit_test(an_index_that_was_written_over_is_a_fault_in_backward),

@@ -114,9 +114,11 @@ static double wrapped(int dtype, double v)
     }
 }
 
-/* Numbers that the dtype holds. */
+/* Numbers that the dtype holds; sums of whole ones are not divided. */
 static void fit_inputs(row_inputs *r, int dtype)
 {
+    if (bl_kernel_rows[r->op].skeleton == BL_SKELETON_REDUCE)
+        r->params.f[0] = 1;
     for (int k = 0; k < r->n; k++)
         for (int64_t i = 0; r->dtype[k] == BL_SIGNATURE_COLUMN && i < count_of(r->shape[k]); i++)
             r->v[k][i] = wrapped(dtype, nearbyint(fabs(r->v[k][i])));

@@ -4,11 +4,6 @@
 
 #if !BL_IS_BOOL
 /* Adds up source rows into target row `target`, in the order given, in the arithmetic's type; integers wrap. */
-#if BL_IS_FLOAT
-#define BL_SUM BL_REAL
-#else
-#define BL_SUM uint64_t
-#endif
 static inline __attribute__((unused)) void BL_(sorted_gather)(const bl_launch *l, int64_t target,
                                                               const int64_t *sources, int64_t n, int64_t width)
 {
@@ -29,7 +24,6 @@ static inline __attribute__((unused)) void BL_(sorted_gather)(const bl_launch *l
             BL_STORE(to, first + j, (BL_REAL)sum[j]);
     }
 }
-#undef BL_SUM
 #endif
 
 #define BL_ROWS

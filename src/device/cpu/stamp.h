@@ -147,21 +147,21 @@
 #define BL_STAMP_REDUCE(name)                                                                                          \
     static void BL_JOIN(BL_KERNEL(name), _block)(const bl_launch *l, int64_t o, int64_t i0, int64_t width)             \
     {                                                                                                                  \
-        BL_REAL lane[BL_LANES][BL_REDUCE_BLOCK];                                                                       \
+        BL_SUM lane[BL_LANES][BL_REDUCE_BLOCK];                                                                        \
         int64_t n = l->size[1];                                                                                        \
         for (int a = 0; a < BL_LANES; a++)                                                                             \
             for (int64_t i = 0; i < width; i++)                                                                        \
                 lane[a][i] = 0;                                                                                        \
         for (int64_t k = 0; k < n; k++)                                                                                \
             for (int64_t i = 0; i < width; i++)                                                                        \
-                lane[k % BL_LANES][i] += BL_(name)(l, o, k, i0 + i);                                                   \
+                lane[k % BL_LANES][i] += (BL_SUM)BL_(name)(l, o, k, i0 + i);                                           \
         for (int w = BL_LANES / 2; w > 0; w /= 2)                                                                      \
             for (int a = 0; a < w; a++)                                                                                \
                 for (int64_t i = 0; i < width; i++)                                                                    \
                     lane[a][i] += lane[a + w][i];                                                                      \
         BL_T *y = (BL_T *)l->operand[l->n_operands - 1].data + o * l->size[2] + i0;                                    \
         for (int64_t i = 0; i < width; i++)                                                                            \
-            BL_STORE(y, i, lane[0][i] / (BL_REAL)l->params.f[0]);                                                      \
+            BL_STORE(y, i, BL_(divided)(lane[0][i], l->params.f[0]));                                                  \
     }                                                                                                                  \
     static void BL_KERNEL(name)(const bl_launch *l, int64_t begin, int64_t end, bl_bad *bad)                           \
     {                                                                                                                  \
@@ -174,9 +174,10 @@
             if (inner > 1) {                                                                                           \
                 BL_JOIN(BL_KERNEL(name), _block)(l, o, i, width);                                                      \
             } else {                                                                                                   \
-                BL_REAL total;                                                                                         \
-                BL_ROW_SUM(total, k, l->size[1], BL_(name)(l, o, k, 0));                                               \
-                BL_STORE((BL_T *)l->operand[l->n_operands - 1].data, o, total / (BL_REAL)l->params.f[0]);              \
+                BL_SUM total;                                                                                          \
+                BL_ROW_FOLD_(BL_SUM, total, (BL_SUM)0, k, l->size[1], lane_[l_] += (BL_SUM)BL_(name)(l, o, k, 0),      \
+                             lane_[l_] += lane_[l_ + w_]);                                                             \
+                BL_STORE((BL_T *)l->operand[l->n_operands - 1].data, o, BL_(divided)(total, l->params.f[0]));          \
             }                                                                                                          \
             at += width;                                                                                               \
         }                                                                                                              \

@@ -145,13 +145,13 @@ static __device__ void bl_cuda_publish(const bl_launch &l, const bl_bad &bad, un
     }
 #define BL_STAMP_REDUCE(name)                                                                                          \
     BL_HEAD(name)                                                                                                      \
-    BL_REAL lane[BL_LANES] = {};                                                                                       \
+    BL_SUM lane[BL_LANES] = {};                                                                                        \
     for (int64_t k = 0; k < l.size[1]; k++)                                                                            \
-        lane[k % BL_LANES] += BL_(name)(&l, i / l.size[2], k, i % l.size[2]);                                          \
+        lane[k % BL_LANES] += (BL_SUM)BL_(name)(&l, i / l.size[2], k, i % l.size[2]);                                  \
     for (int w = BL_LANES / 2; w > 0; w /= 2)                                                                          \
         for (int a = 0; a < w; a++)                                                                                    \
             lane[a] += lane[a + w];                                                                                    \
-    BL_(bl_store)((BL_T *)l.operand[l.n_operands - 1].data + i, lane[0] / (BL_REAL)l.params.f[0]);                     \
+    BL_(bl_store)((BL_T *)l.operand[l.n_operands - 1].data + i, BL_(divided)(lane[0], l.params.f[0]));                  \
     BL_TAIL
 #define BL_STAMP_SORTED(name)                                                                                          \
     extern "C" __global__ void BL_KERNEL(name)(bl_launch l, int64_t *keys, unsigned long long *slot)                   \
