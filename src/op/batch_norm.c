@@ -4,6 +4,7 @@
 #include "op/batch_norm.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include <belay/amp.h>
 
@@ -222,12 +223,20 @@ static bool write(const batch_norm *a, const running *next)
     return done;
 }
 
-/* Warnings are none.  What is not kept any more was one. */
+/* Whether something was wrong with this batch: a fault of this call, no warning.  On the way the host may have heard of
+ * others, which stand elsewhere.  What is not kept any more was one. */
 static bool has_faulted(const batch_norm *a)
 {
-    for (int64_t i = a->n_faults; i < a->context->n_faults; i++)
-        if (i >= BL_MAX_FAULTS || belay_code_severity(a->context->faults[i].fault.code) != BELAY_SEVERITY_WARNING)
+    char here[sizeof((bl_report_fault *)0)->site] = "";
+    if (a->context->n_faults > a->n_faults && a->context->site != 0)
+        bl_context_site(a->context, a->context->site, here, sizeof here);
+    for (int64_t i = a->n_faults; i < a->context->n_faults; i++) {
+        const bl_fault_entry *entry = &a->context->faults[i < BL_MAX_FAULTS ? i : BL_MAX_FAULTS];
+        const belay_fault *fault = &entry->fault;
+        bool is_known = i < BL_MAX_FAULTS && entry->words != NULL;
+        if (!is_known || (belay_code_severity(fault->code) != BELAY_SEVERITY_WARNING && strcmp(fault->site, here) == 0))
             return true;
+    }
     return false;
 }
 

@@ -486,6 +486,19 @@ static void a_batch_without_a_step_that_faults_moves_nothing(void **state)
     told_close(m.context);
 }
 
+/* On a device the host hears of it only while the good batch is at work. */
+static void a_fault_of_an_earlier_batch_holds_none_back(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+    batch_of(&m, ROWS, 1, NULL);
+    unrecorded(&m, 1, NULL);
+    assert_int_equal(buffers_of(&m).tracked, 1);
+    assert_true(belay_n_faults(m.context) > 0);
+    belay_optimizer_step(m.sgd);
+    assert_int_equal(buffers_of(&m).tracked, 1);
+    belay_close(m.context);
+}
+
 static void without_momentum_they_stay(void **state)
 {
     model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS, .no_momentum = true});
@@ -757,6 +770,7 @@ int main(void)
         ON_BOTH(what_is_not_recorded_moves_them_on_at_once),
         ON_BOTH(a_batch_without_a_step_counts_beside_those_that_wait),
         ON_BOTH(a_batch_without_a_step_that_faults_moves_nothing),
+        ON_BOTH(a_fault_of_an_earlier_batch_holds_none_back),
         ON_BOTH(without_momentum_they_stay),
         ON_BOTH(views_of_one_tensor_can_be_running_statistics),
         ON_BOTH(statistics_that_are_not_finite_refuse_the_step_and_are_told),
