@@ -71,7 +71,8 @@ BELAY_API belay_optimizer *belay_adamw(belay_module *module, const belay_adam_op
  * counts once.  The optimizer keeps their storage alive.  Further faults: type.dtype, shape.contract, life.stale.
  *
  * Of f16 only SGD takes parameters: Adam's squares of gradients below 2e-4 would be 0 there, and its steps without bound
- * (type.dtype).  bf16 has f32's range, but 8 bits: an average over 1,000 steps, as beta2 makes it, hardly falls in it. */
+ * (type.dtype).  bf16 has f32's range, but 8 bits: an average over 1,000 steps, as beta2 makes it, rises there and never
+ * falls. */
 BELAY_API belay_optimizer *belay_sgd_over(belay_context *context, const belay_tensor *parameters, int64_t n,
                                           const belay_sgd_options *options);
 BELAY_API belay_optimizer *belay_adam_over(belay_context *context, const belay_tensor *parameters, int64_t n,

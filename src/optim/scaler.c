@@ -301,7 +301,7 @@ static bool forgot_backward(const belay_optimizer *o)
     if (BL_LIKELY(m->cast_window != context->window + 1) || context->window_faulted || has_gradients(o) ||
         bl_optim_have_gradients(context) || bl_optim_was_lost(o))
         return false;
-    refuse(context, "belay_optimizer_step without a backward, after ops under autocast", "the region was opened",
+    refuse(context, "belay_optimizer_step without any gradient, after ops under autocast", "the region was opened",
            m->cast_at, "Call belay_backward on the loss first.");
     return true;
 }

@@ -49,10 +49,7 @@ static void destroy(void *object)
     bl_context_bury(o->context, &o->grave, shell_free);
 }
 
-const belay_optimizer *bl_optim_of(const bl_member *member)
-{
-    return member->free == destroy ? member->object : NULL;
-}
+const belay_optimizer *bl_optim_of(const bl_member *member) { return member->free == destroy ? member->object : NULL; }
 
 void bl_optim_hold(belay_optimizer *o) { o->n_uses++; }
 void bl_optim_release(belay_optimizer *o) { o->n_uses--; }

@@ -38,7 +38,7 @@ static void a_step_without_a_backward_under_autocast_is_refused_with_both_sites(
         belay_autocast_close(cast);
         int stepped = __LINE__ + 1;
         belay_optimizer_step(o);
-        told_expect("belay: belay_optimizer_step without a backward, after ops under autocast (conf.order)\n"
+        told_expect("belay: belay_optimizer_step without any gradient, after ops under autocast (conf.order)\n"
                     "    called at: test_honest.c:%d\n"
                     "    the region was opened at test_honest.c:%d\n" TOLD_START
                     "    try: Call belay_backward on the loss first.\n",
@@ -72,7 +72,7 @@ static void a_region_over_many_steps_is_named_by_the_step_that_forgot_its_backwa
     belay_autocast_close(cast);
     int stepped = __LINE__ + 1;
     belay_optimizer_step(o);
-    told_expect("belay: belay_optimizer_step without a backward, after ops under autocast (conf.order)\n"
+    told_expect("belay: belay_optimizer_step without any gradient, after ops under autocast (conf.order)\n"
                 "    called at: test_honest.c:%d\n"
                 "    the region was opened at test_honest.c:%d\n"
                 "    when: epoch 0, batch 1 (micro-batch 0 of its window), step 2, rank 0\n"
@@ -209,6 +209,24 @@ static void adam_in_bf16_and_momentum_in_f16_take_small_gradients(void **state)
     told_close(context);
 }
 
+static void the_squares_of_adam_in_bf16_do_not_fall(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    belay_tensor leaf = leaf_of(context, BELAY_BF16, 0), square;
+    belay_optimizer *o = belay_adam_over(context, &leaf, 1, &(belay_adam_options){.lr = 1e-3});
+    assert_true(belay_optimizer_state_get(o, 1, NULL, &square));
+    give(leaf, 1);
+    belay_optimizer_step(o);
+    double first = belay_tensor_item(square);
+    for (int i = 0; i < 20; i++) {
+        give(leaf, 0);
+        belay_optimizer_step(o);
+    }
+    assert_true(first > 0.9e-3 && belay_tensor_item(square) == first);
+    told_close(context);
+}
+
 /* ---- options whose zero means something ------------------------------------------------------------------------------ */
 
 /* Without beta1 a step is rate g / sqrt(mean of g^2), without beta2 as well it is the sign of the gradient. */
@@ -267,6 +285,7 @@ int main(void)
         cmocka_unit_test(a_step_that_is_refused_for_its_order_is_not_said_to_be_applied),
         cmocka_unit_test(adam_refuses_parameters_in_f16_by_name),
         cmocka_unit_test(adam_in_bf16_and_momentum_in_f16_take_small_gradients),
+        cmocka_unit_test(the_squares_of_adam_in_bf16_do_not_fall),
         cmocka_unit_test(adam_without_its_betas_carries_nothing_on),
         cmocka_unit_test(a_beta_that_is_given_and_none_is_refused),
     };
