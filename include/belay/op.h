@@ -38,21 +38,24 @@ BELAY_API belay_tensor belay_affine(belay_tensor x, double scale, double shift);
 BELAY_API belay_tensor belay_pow_number(belay_tensor x, double exponent);
 /* min(max(x, low), high); a NaN stays a NaN; -INFINITY and INFINITY leave a side open. */
 BELAY_API belay_tensor belay_clamp(belay_tensor x, double low, double high);
-/* Inverted dropout with chance p in [0, 1) to drop; x itself when `training` is false. */
+/* Inverted dropout with chance p in [0, 1] to drop, at 1 zeros; x itself when `training` is false. */
 BELAY_API belay_tensor belay_dropout(belay_tensor x, double p, bool training);
 /* Another dtype; floats to integers cut towards zero, out of range to the nearest end, NaN to 0. */
 BELAY_API belay_tensor belay_cast(belay_tensor x, belay_dtype dtype);
 
 /* ---- reductions ------------------------------------------------------------------------------------------------------ */
 
-/* Axes to reduce: n of them, each from -rank to rank - 1; n = 0 means all. */
+/* Axes to reduce: n of them, each from -rank to rank - 1 and named once; n = 0 means all.  Where an op goes along an axis
+ * or over axes, a scalar is one element of an axis 0. */
 typedef struct belay_axes {
     int n;
     int axis[BELAY_MAX_RANK];
     bool keep; /* leave a size of 1 in place of each reduced axis */
 } belay_axes;
 
+/* Of integers and bool in i64, which wraps. */
 BELAY_API belay_tensor belay_sum(belay_tensor x, const belay_axes *axes);
+/* Of floats; over no elements NaN. */
 BELAY_API belay_tensor belay_mean(belay_tensor x, const belay_axes *axes);
 /* Variance over axes: squared distances from the mean, divided by their number less `correction`: 1 makes the estimate
  * unbiased, as PyTorch's default, 0 does not.  NaN or Inf when nothing is left to divide by.  In two passes: a large mean
@@ -63,10 +66,11 @@ BELAY_API belay_tensor belay_var(belay_tensor x, const belay_axes *axes, int64_t
  * gradient goes to that element. */
 BELAY_API belay_tensor belay_max(belay_tensor x, int axis, bool keep, belay_tensor *indices);
 BELAY_API belay_tensor belay_argmax(belay_tensor x, int axis, bool keep);
-/* The largest over axes (NULL: over all); the gradient is shared equally among equal maxima. */
+/* The largest over axes (NULL: over all); the gradient is shared equally among equal maxima, and is NaN where the
+ * largest is. */
 BELAY_API belay_tensor belay_amax(belay_tensor x, const belay_axes *axes);
 
-/* Running sums along an axis, from its first element to its last. */
+/* Running sums along an axis, from its first element to its last; of integers and bool in i64, which wraps. */
 BELAY_API belay_tensor belay_cumsum(belay_tensor x, int axis);
 
 /* ---- order ----------------------------------------------------------------------------------------------------------- */
@@ -111,12 +115,12 @@ typedef struct belay_batch_norm_options {
  * After one that was refused, for a fault or an overflow, or a discard, their bits are those of before; until the step
  * they read as before.  What is written into them meanwhile is kept.  That differs from PyTorch, which keeps what a bad
  * batch did to them.  They may be views, without elements in common.
- * Faults: conf.value, conf.missing, life.read_only; num.nonfinite when a statistic would be Inf or NaN, which refuses
- * the step and leaves that channel's as they were; under autocast an Inf or NaN in x is an overflow, as everywhere.
- * Ioffe and Szegedy, "Batch Normalization" (2015). */
  * While recording is off (belay_recording_set) a batch belongs to no step: it moves them on at once, unless something was
  * wrong with it, a fault in the belay_forward around or a statistic that is not finite; then they stay.  To know, the host
  * waits for an asynchronous device.
+ * Faults: conf.value, conf.missing, life.read_only; num.nonfinite when a statistic would be Inf or NaN, which refuses
+ * the step and leaves that channel's as they were; under autocast an Inf or NaN in x is an overflow, as everywhere.
+ * Ioffe and Szegedy, "Batch Normalization" (2015). */
 BELAY_API belay_tensor belay_batch_norm(belay_tensor x, belay_tensor running_mean, belay_tensor running_var,
                                         belay_tensor weight, belay_tensor bias,
                                         const belay_batch_norm_options *options);
@@ -207,7 +211,8 @@ BELAY_API belay_tensor belay_index(belay_tensor x, const belay_tensor *indices, 
  * nor than x but along the axis.  Equal targets add up in the order of the index, always. */
 BELAY_API belay_tensor belay_scatter_add(belay_tensor x, int axis, belay_tensor index, belay_tensor src,
                                          const belay_index_options *options);
-/* A copy of x to which alpha * src is added at the entries ids [n] along an axis. */
+/* A copy of x to which alpha * src is added at the entries ids [n] along an axis; of integers, which wrap, alpha is
+ * whole. */
 BELAY_API belay_tensor belay_index_add(belay_tensor x, int axis, belay_tensor ids, belay_tensor src, double alpha,
                                        const belay_index_options *options);
 
@@ -287,7 +292,7 @@ BELAY_API belay_tensor belay_transpose(belay_tensor x, int a, int b);
 BELAY_API belay_tensor belay_permute(belay_tensor x, const int *axes, int n);
 /* x itself when it is row-major already, else a copy that is. */
 BELAY_API belay_tensor belay_contiguous(belay_tensor x);
-/* Axes of size 1 repeated, and new axes in front, without a copy. */
+/* Axes of size 1 repeated, and new axes in front, without a copy; -1 keeps an axis's size. */
 BELAY_API belay_tensor belay_expand(belay_tensor x, belay_shape shape);
 
 #define BELAY_END INT64_MAX /* a slice's stop: the end of the axis */
