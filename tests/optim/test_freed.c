@@ -9,6 +9,8 @@
 #include <belay/optim.h>
 #include <belay/train.h>
 
+#include "optim/optim.h"
+
 #include <string.h>
 
 static const char optimizer_words[] = "an optimizer was used after it had been freed",
@@ -99,6 +101,41 @@ static void a_freed_loss_scale_is_stale_and_absorbs(void **state)
     belay_close(context);
 }
 
+static void free_scaler(void *state, belay_optimizer *o)
+{
+    (void)o;
+    belay_grad_scaler_free(state);
+}
+
+static void a_loss_scale_that_a_hook_frees_inside_of_a_step_by_it_stays(void **state)
+{
+    (void)state;
+    static const char when[] = "    when: epoch 0, batch 1 (micro-batch 1 of its window), step 0, rank 0\n";
+    const float eight = 8;
+    belay_context *context = told_open();
+    belay_tensor leaf = told_leaf(context, belay_shape1(1), &eight);
+    belay_optimizer *o = belay_sgd_over(context, &leaf, 1, &(belay_sgd_options){.lr = 1});
+    belay_grad_scaler *s = belay_grad_scaler_new(context, NULL);
+    bl_commit_hook hook = {.run = free_scaler, .state = s};
+    bl_optim_hook_add(context, &hook);
+    belay_backward(belay_grad_scaler_scale(s, belay_sum(leaf, NULL)));
+    int line = __LINE__ + 1;
+    belay_grad_scaler_step(s, o);
+    told_expect("belay: a loss scale was freed inside of a step by it (conf.order)\n"
+                "    called at: test_freed.c:%d\n%s    try: %s\n"
+                "belay: step 0 was not applied: conf.order in its window (run.window_lost)\n"
+                "    called at: test_freed.c:%d\n%s    try: %s\n",
+                line, when, belay_code_advice(BELAY_CONF_ORDER), line, when, belay_code_advice(BELAY_RUN_WINDOW_LOST));
+    bl_optim_hook_remove(context, &hook);
+    belay_grad_scaler_update(s);
+    belay_backward(belay_grad_scaler_scale(s, belay_sum(leaf, NULL)));
+    belay_grad_scaler_step(s, o);
+    belay_grad_scaler_update(s);
+    assert_true(belay_tensor_item(leaf) == 7 && belay_grad_scaler_growth_get(s) == 1);
+    told_expect("%s", "");
+    belay_close(context);
+}
+
 static void a_training_over_a_freed_optimizer_or_loss_scale_does_not_begin(void **state)
 {
     (void)state;
@@ -125,6 +162,7 @@ int main(void)
         cmocka_unit_test(a_freed_optimizer_is_stale_and_absorbs),
         cmocka_unit_test(a_freed_optimizer_takes_no_part_in_a_window_of_a_loss_scale),
         cmocka_unit_test(a_freed_loss_scale_is_stale_and_absorbs),
+        cmocka_unit_test(a_loss_scale_that_a_hook_frees_inside_of_a_step_by_it_stays),
         cmocka_unit_test(a_training_over_a_freed_optimizer_or_loss_scale_does_not_begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
