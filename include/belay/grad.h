@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* Walks back from `loss` (one element) and adds to the gradient of every leaf that wants one.  The recorded graph dies
- * with it: a second walk through the same ops is the fault life.tape.  Faults name the forward call's site. */
+/* Walks back from `loss` (one element) and adds to the gradient of every leaf that wants one.  The graph dies with it:
+ * a second walk is the fault life.tape, and so is reading what was written since the forward.  Faults name its site. */
 BELAY_API void belay_backward(belay_tensor loss);
 
 /* The same from any tensor, with the gradient that arrives there (same shape and dtype). */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops of the user's own: forward and backward as two functions over tensors. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -79,6 +80,13 @@ static void rule_function(belay_context *context, bl_node *node, belay_tensor *g
 {
     belay_function_call *call = node->state;
     call->node = node;
+    for (int64_t i = 0; i < call->n_saved; i++)
+        if (BL_UNLIKELY(bl_tensor_is_written(context, call->saved[i]))) {
+            char role[24];
+            snprintf(role, sizeof role, "saved %d", (int)i);
+            bl_grad_refuse_written(context, call->function->name, role, call->saved[i], NULL);
+            return;
+        }
     if (call->function->backward == NULL) {
         bl_context_raise(context, BELAY_CONF_MISSING, "%s has no backward, and a gradient of its input is wanted",
                          call->function->name);
@@ -204,6 +212,8 @@ static void apply(belay_context *context, const belay_function *function, void *
         return;
     }
     run_forward(call, in, n_in, out, n_out);
+    for (int64_t i = 0; i < call->n_saved; i++) /* it may have gone on writing what it had saved */
+        bl_tensor_see(context, call->saved[i]);
     bl_node *node = NULL;
     if (call->records && any_lives(out, n_out))
         node = bl_grad_record(context, rule_function, in, n_in, out, n_out);

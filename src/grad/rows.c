@@ -5,23 +5,36 @@
 
 #include "grad/tape.h"
 
-/* Which operands an op's gradients name; computed once. */
+/* Which operands an op's gradient names, and of which inputs it is the gradient; computed once. */
 typedef struct keep_masks {
-    uint32_t in, out;
+    uint32_t in, out, makes;
 } keep_masks;
-static keep_masks masks[BL_N_OPS];
+static keep_masks masks[BL_N_OPS][BL_MAX_GRADS];
 static pthread_once_t masks_made = PTHREAD_ONCE_INIT;
 
-static void add_names(int op, int grad_op)
+/* The forward's input whose gradient output `o` of a gradient op is. */
+static int input_of(int op, const bl_signature *backward, int o)
+{
+    const char *name = backward->operand[backward->n_in + o].name;
+    return strncmp(name, "g_", 2) == 0 ? bl_signature_find(bl_signature_of(op), name + 2) : -1;
+}
+
+static keep_masks names_of(int op, int grad_op)
 {
     const bl_signature *forward = bl_signature_of(op), *backward = bl_signature_of(grad_op);
+    keep_masks m = {0};
     for (int i = 0; i < backward->n_in; i++) {
         int k = bl_signature_find(forward, backward->operand[i].name);
         if (k >= forward->n_in)
-            masks[op].out |= 1u << (k - forward->n_in);
+            m.out |= 1u << (k - forward->n_in);
         else if (k >= 0)
-            masks[op].in |= 1u << k;
+            m.in |= 1u << k;
     }
+    for (int o = 0; o < backward->n_out; o++) {
+        int k = input_of(op, backward, o);
+        m.makes |= k >= 0 ? 1u << k : 0;
+    }
+    return m;
 }
 
 static void make_masks(void)
@@ -29,7 +42,7 @@ static void make_masks(void)
     for (int op = 1; op < BL_N_OPS; op++)
         if (bl_kernel_rows[op].signature != NULL)
             for (int g = 0; g < BL_MAX_GRADS && bl_kernel_rows[op].grad[g] != 0; g++)
-                add_names(op, bl_kernel_rows[op].grad[g]);
+                masks[op][g] = names_of(op, bl_kernel_rows[op].grad[g]);
 }
 
 /* ---- maps ------------------------------------------------------------------------------------------------------------ */
@@ -96,21 +109,13 @@ static belay_tensor operand_named(belay_context *context, bl_node *node, const c
     return k >= forward->n_in ? arrived(context, node, k - forward->n_in) : (belay_tensor){0};
 }
 
-/* The forward's input whose gradient output `o` of a gradient op is. */
-static int input_of(int op, const bl_signature *backward, int o)
+/* Which inputs want a gradient. */
+static uint32_t wanted_of(const bl_node *node)
 {
-    const char *name = backward->operand[backward->n_in + o].name;
-    return strncmp(name, "g_", 2) == 0 ? bl_signature_find(bl_signature_of(op), name + 2) : -1;
-}
-
-static bool is_op_wanted(const bl_node *node, const bl_signature *backward)
-{
-    for (int o = 0; o < backward->n_out; o++) {
-        int k = input_of(node->op, backward, o);
-        if (k >= 0 && k < node->n_in && node->in[k].is_wanted)
-            return true;
-    }
-    return false;
+    uint32_t wanted = 0;
+    for (int k = 0; k < node->n_in; k++)
+        wanted |= node->in[k].is_wanted ? 1u << k : 0;
+    return wanted;
 }
 
 /* A sum by index goes straight into what the leaf has collected: a table is large, the rows of a batch are few. */
@@ -126,9 +131,10 @@ static void add_in_place(belay_context *context, const bl_node *node, const bl_s
 static void rule_signature(belay_context *context, bl_node *node, belay_tensor *grad_in)
 {
     const bl_row *row = &bl_kernel_rows[node->op];
+    uint32_t wanted = wanted_of(node);
     for (int g = 0; g < BL_MAX_GRADS && row->grad[g] != BL_OP_none; g++) {
         const bl_signature *backward = bl_signature_of(row->grad[g]);
-        if (!is_op_wanted(node, backward))
+        if ((masks[node->op][g].makes & wanted) == 0)
             continue;
         bl_call call = {.context = context, .op = row->grad[g], .n_in = backward->n_in, .params = node->params};
         call.policy = node->policy;
@@ -178,6 +184,42 @@ static void note_dims(const bl_call *call, bl_node *node)
     }
 }
 
+/* The operands that a map's gradient reads, where those are fewer than its op keeps: another may be written before. */
+static uint32_t read_by(int grad_op)
+{
+    switch (grad_op) {
+    case BL_OP_none:
+        return 0;
+    case BL_OP_mul_grad_a:
+    case BL_OP_div_grad_a:
+        return BL_KEEP_B;
+    case BL_OP_mul_grad_b:
+    case BL_OP_binary_error_grad_b:
+        return BL_KEEP_A;
+    default:
+        return BL_KEEP_A | BL_KEEP_B | BL_KEEP_B << 1;
+    }
+}
+
+/* What the gradients that are wanted read. */
+static keep_masks kept_by(const bl_row *row, const bl_node *node)
+{
+    uint32_t wanted = wanted_of(node);
+    keep_masks kept = {0};
+    for (int g = 0; g < BL_MAX_GRADS && row->signature != NULL; g++) {
+        const keep_masks *m = &masks[node->op][g];
+        kept.in |= (m->makes & wanted) != 0 ? m->in : 0;
+        kept.out |= (m->makes & wanted) != 0 ? m->out : 0;
+    }
+    if (row->signature != NULL)
+        return kept;
+    for (int k = 0; k < node->n_in; k++)
+        kept.in |= (wanted >> k & 1) != 0 ? read_by(row->grad[k]) : 0;
+    kept.in = (kept.in & (uint32_t)row->keep) | (row->skeleton == BL_SKELETON_SELECT);
+    kept.out = (row->keep & BL_KEEP_OUT) != 0;
+    return kept;
+}
+
 void bl_grad_record_call(const bl_call *call)
 {
     const bl_row *row = &bl_kernel_rows[call->op];
@@ -192,17 +234,13 @@ void bl_grad_record_call(const bl_call *call)
     node->op = call->op;
     node->params = call->params;
     node->policy = call->policy;
-    uint32_t in = masks[call->op].in, out = masks[call->op].out;
-    if (is_map) {
-        in = (uint32_t)(row->keep & 7) | (row->skeleton == BL_SKELETON_SELECT);
-        out = (row->keep & BL_KEEP_OUT) != 0;
-    } else {
+    if (!is_map)
         note_dims(call, node);
-    }
+    keep_masks kept = kept_by(row, node);
     for (int k = 0; k < call->n_in; k++)
-        if (in >> k & 1)
+        if (kept.in >> k & 1)
             node->in[k].kept = bl_tensor_hold(call->context, call->in[k]);
     for (int o = 0; o < call->n_out; o++)
-        if (out >> o & 1)
+        if (kept.out >> o & 1)
             node->kept_out[o] = bl_tensor_hold(call->context, call->out[o]);
 }

@@ -13,7 +13,8 @@ struct bl_tape {
     bl_node **spare; /* nodes for re-use */
     int64_t n_spare, spare_capacity;
     uint64_t serial;
-    int n_freeing; /* states at work to free themselves: they record nothing, or a cut might never end */
+    bool is_written_told; /* in this walk */
+    int n_freeing;        /* states at work to free themselves: they record nothing, or a cut might never end */
 };
 
 static void release_holdings(belay_context *context, bl_node *node)
@@ -344,6 +345,68 @@ static bool has_arrived(const bl_node *node)
     return false;
 }
 
+void bl_grad_refuse_written(belay_context *context, const char *op, const char *role, belay_tensor held,
+                            const belay_shape *shape)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, BELAY_LIFE_TAPE);
+    bl_prove_describe_given(context, op, &(bl_given){role, held}, 1, &f);
+    const bl_slot *slot = bl_slot_get(context, held);
+    bl_report_tensor *t = &f.tensor[0];
+    t->shape = shape != NULL ? *shape : t->shape;
+    bl_text words = {0};
+    bl_report_shape(&t->shape, &words);
+    snprintf(f.what, sizeof f.what, "backward of %.60s reads %s %s, which was written after the forward had read it",
+             op, t->name[0] != '\0' ? t->name : t->role, bl_text_get(&words));
+    bl_text_fini(&words);
+    uintptr_t written = bl_journal_site_get(context->journal, slot->storage->written);
+    snprintf(f.other_words, sizeof f.other_words, "written at");
+    if (written != 0)
+        bl_context_site(context, written, f.other_site, sizeof f.other_site);
+    bl_context_site(context, context->mixed.scaling.walked_at, f.surfaced, sizeof f.surfaced);
+    snprintf(f.advice, sizeof f.advice,
+             "Walk back before it is written, an optimizer's step included, or give the forward a copy of it.");
+    f.is_echo = context->tape->is_written_told;
+    context->tape->is_written_told = true;
+    bl_context_fault(context, &f);
+}
+
+/* The op whose forward a node is of. */
+static const char *op_of(const bl_node *node)
+{
+    if (node->rule == bl_grad_add_by_index)
+        return node->op == BL_OP_gather ? "scatter_add" : "index_add";
+    return node->op == BL_OP_none ? "an op" : bl_kernel_rows[node->op].name;
+}
+
+static bool is_written(const belay_context *context, const bl_node *node)
+{
+    bool is = false;
+    for (int k = 0; k < node->n_in; k++)
+        is = is || bl_tensor_is_written(context, node->in[k].kept);
+    for (int o = 0; o < node->n_out; o++)
+        is = is || bl_tensor_is_written(context, node->kept_out[o]);
+    return is;
+}
+
+/* Names the first that was written. */
+static void refuse_written(belay_context *context, const bl_node *node)
+{
+    const bl_signature *s = bl_signature_of(node->op);
+    for (int k = 0; k < node->n_in; k++)
+        if (bl_tensor_is_written(context, node->in[k].kept)) {
+            bl_grad_refuse_written(context, op_of(node), k < s->n_in ? s->operand[k].name : "an operand",
+                                   node->in[k].kept, &node->in[k].shape);
+            return;
+        }
+    for (int o = 0; o < node->n_out; o++)
+        if (bl_tensor_is_written(context, node->kept_out[o])) {
+            bl_grad_refuse_written(context, op_of(node), o < s->n_out ? s->operand[s->n_in + o].name : "a result",
+                                   node->kept_out[o], NULL);
+            return;
+        }
+}
+
 /* One node: its rule in a scope of its own, its gradients sent on, its holdings released.  All of it is told with site
  * and layer of the forward call. */
 static void walk_node(belay_context *context, bl_node *node)
@@ -365,7 +428,10 @@ static void walk_node(belay_context *context, bl_node *node)
     if (scope.context != 0) { /* else as many are open as there can be, which was told */
         uint32_t floor = bl_scope_floor_set(context);
         context->mixed.scaling.now = node->scale;
-        node->rule(context, node, grad_in);
+        if (BL_UNLIKELY(is_written(context, node)))
+            refuse_written(context, node);
+        else
+            node->rule(context, node, grad_in);
         for (int k = 0; k < node->n_in; k++)
             if (node->in[k].is_wanted && !belay_tensor_is_nil(grad_in[k]))
                 route(context, &node->in[k], grad_in[k]);
@@ -390,6 +456,7 @@ static void walk(belay_context *context, bl_node *from)
     context->in_backward = true;
     context->is_gating = true;
     context->recording = false;
+    context->tape->is_written_told = was_backward && context->tape->is_written_told;
     int64_t at = context->tape->n - 1;
     while (at >= 0 && context->tape->node[at] != from)
         at--;

@@ -63,6 +63,11 @@ void bl_grad_record_call(const bl_call *call);
  * place.device. */
 bool bl_grad_bring(belay_context *context, const char *op, int home, belay_tensor *grad);
 
+/* Tells that what backward of `op` reads, which the tape holds, was written after the forward; once in full for a walk.
+ * The shape is how the op knew it, NULL: as it is held. */
+void bl_grad_refuse_written(belay_context *context, const char *op, const char *role, belay_tensor held,
+                            const belay_shape *shape);
+
 /* The gradient that a leaf behind input k has collected already, for a rule that adds to it in place (and then leaves
  * grad_in[k] nil); nil where there is none or it is not row-major.  The same for the backward of a function. */
 belay_tensor bl_grad_collected(belay_context *context, const bl_node *node, int k);

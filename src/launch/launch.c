@@ -50,7 +50,10 @@ static void write_record(const bl_call *call, const bl_proof *p)
             memset(o, 0, sizeof *o);
             continue;
         }
-        slot->storage->version += p->written >> k & 1;
+        if ((p->written >> k & 1) != 0) {
+            slot->storage->version++;
+            slot->storage->written = l->site;
+        }
         o->address = (uint64_t)(uintptr_t)bl_slot_data(slot);
         int64_t last = 0;
         bool is_empty = false;

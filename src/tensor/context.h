@@ -29,6 +29,7 @@ typedef struct bl_storage {
     int64_t n_bytes;
     uint64_t serial;  /* number of its birth */
     uint64_t version; /* grows with each launch that writes it, and with belay_tensor_write(_later) */
+    uint32_t written; /* where the last of them was called, a site of the journal; 0: not known */
     uint32_t name;    /* in the journal's texts */
     uintptr_t site;   /* that made it */
     uint32_t listed;  /* in the journal's list of storages alive, 0: none */
@@ -56,6 +57,7 @@ typedef struct bl_slot {
     int64_t offset;                 /* in elements */
     void *data;                     /* the first element; device address */
     bl_storage *storage;
+    uint64_t version; /* of the storage when the slot was made to hold it (bl_tensor_hold) */
     uint32_t next, previous; /* in the owner's list, 0 ends */
     uint64_t node;           /* tape node that made it, 0: a leaf */
     int32_t node_output;
@@ -267,9 +269,9 @@ struct belay_context {
     char layer[BL_LAYER_SIZE];
     uint32_t layer_text; /* the same in the journal's texts */
     int n_forwards;      /* of modules, at work inside of each other */
+    int64_t forward_faults; /* `n_faults` when the outermost began */
     int64_t n_batch;
     uint64_t n_batches; /* that were set */
-    int64_t forward_faults; /* `n_faults` when the outermost began */
     bl_describe_sample describe_sample;
     void *sample_state;
 
@@ -456,6 +458,19 @@ belay_tensor bl_tensor_view(belay_context *context, belay_tensor of, const belay
                             int64_t offset);
 /* A second handle to the same view, owned by no scope; for the tape and for objects. */
 belay_tensor bl_tensor_hold(belay_context *context, belay_tensor tensor);
+/* Whether what is held has been written since, or since it was last seen; nil was not. */
+static inline bool bl_tensor_is_written(const belay_context *context, belay_tensor held)
+{
+    const bl_slot *slot = bl_slot_get(context, held);
+    return slot != NULL && slot->version != slot->storage->version;
+}
+/* What is held counts as seen from now on. */
+static inline void bl_tensor_see(const belay_context *context, belay_tensor held)
+{
+    bl_slot *slot = bl_slot_get(context, held);
+    if (slot != NULL)
+        slot->version = slot->storage->version;
+}
 /* Lets go of one hold on a storage; it dies with the last. */
 void bl_storage_release(belay_context *context, bl_storage *storage);
 /* The same of a flight's hold: by it the memory outlives the storage. */

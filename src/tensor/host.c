@@ -454,7 +454,10 @@ static belay_code request_copy(belay_context *context, belay_tensor tensor, bela
         return BELAY_LIFE_STALE;
     TRY(check_extent(&r, offset, n_bytes));
     r.extent = (bl_extent){offset, offset + n_bytes};
-    r.slot->storage->version += is_in;
+    if (is_in) {
+        r.slot->storage->version++;
+        r.slot->storage->written = bl_journal_site(context->journal, context->site);
+    }
     return copy_later(&r);
 }
 

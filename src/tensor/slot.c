@@ -474,8 +474,10 @@ belay_tensor bl_tensor_hold(belay_context *context, belay_tensor tensor)
     int64_t stride[BELAY_MAX_RANK];
     memcpy(stride, slot->stride, sizeof stride);
     slot->storage->holders++;
-    return bl_tensor_own(context,
-                         slot_fill(context, slot->storage, slot->dtype, &shape, stride, slot->offset, slot->name));
+    belay_tensor held = bl_tensor_own(
+        context, slot_fill(context, slot->storage, slot->dtype, &shape, stride, slot->offset, slot->name));
+    bl_tensor_see(context, held);
+    return held;
 }
 
 static belay_tensor move_to(belay_context *context, belay_tensor tensor, int32_t owner)

@@ -103,6 +103,7 @@ belay_code belay_tensor_write(belay_tensor tensor, const void *data, int64_t n_b
     if (!bl_slot_is_contiguous(slot))
         return bl_context_raise(context, BELAY_SHAPE_CONTRACT, "a tensor that is written must be contiguous");
     slot->storage->version++;
+    slot->storage->written = bl_journal_site(context->journal, context->site);
     return bl_place_write(context, slot, 0, data, n_bytes);
 }
 
