@@ -4,6 +4,8 @@
 #include "support/told.h"
 
 #include <belay/devices.h>
+#include <belay/kernel.h>
+#include <belay/launch.h>
 #include <belay/nn.h>
 #include <belay/optim.h>
 #include <string.h>
@@ -98,6 +100,35 @@ static void a_copy_that_was_asked_for_counts_as_a_write(void **state)
                 "    tensors: b [2] f32; on cpu\n" TOLD_START ADVICE,
                 line, line + 1, line + 2);
     belay_host_free(host);
+    assert_int_equal(belay_close(context), 3);
+}
+
+BELAY_KERNEL(add_one, "N: y[N]! ->", work, i) { BELAY_AT1(float, belay_view_of(work, 0), i) += 1; }
+
+/* By a kernel of the user's own, and by another view of the storage. */
+static void any_writer_and_any_view_of_the_storage_counts(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    for (int i = 0; i < 2; i++) {
+        belay_tensor x = named_leaf(context, "x", 0);
+        int line = __LINE__ + 1;
+        belay_tensor y = belay_tanh(x);
+        belay_tensor loss = total(y), part = belay_slice(y, 0, 1, 2, 1);
+        if (i == 0)
+            belay_launch(context, &add_one, &(belay_launch_options){.n_items = 2, .operand = {y}});
+        else
+            assert_int_equal(belay_tensor_write(part, (const float[]){7}, 4), BELAY_OK);
+        belay_backward(loss);
+        told_expect("belay: backward of tanh reads y [2], which was written after the forward had read it (life.tape)\n"
+                    "    op: tanh (backward), called at test_written.c:%d\n"
+                    "    written at: test_written.c:%d\n"
+                    "    surfaced at: test_written.c:%d\n"
+                    "    tensors: y [2] f32; on cpu\n"
+                    "    when: epoch 0, batch %d (micro-batch %d of its window), step 0, rank 0\n" ADVICE,
+                    line, line + (i == 0 ? 3 : 5), line + 6, i, i);
+        assert_true(belay_tensor_is_nil(belay_tensor_grad(x)));
+    }
     assert_int_equal(belay_close(context), 3);
 }
 
@@ -324,6 +355,7 @@ int main(void)
         cmocka_unit_test(a_step_between_forward_and_backward_is_told_and_reaches_nothing),
         cmocka_unit_test(a_write_into_a_result_that_backward_reads_is_told),
         cmocka_unit_test(a_copy_that_was_asked_for_counts_as_a_write),
+        cmocka_unit_test(any_writer_and_any_view_of_the_storage_counts),
         cmocka_unit_test(a_modules_step_before_the_backward_of_another_loss_is_told_once_with_its_layer),
         cmocka_unit_test(a_recurrent_layers_weights_are_seen_too),
         cmocka_unit_test(what_a_function_saved_is_its_own_until_its_forward_ends),

@@ -427,7 +427,7 @@ static void indices_of_max_are_tested_again_on_the_way_back(void **state)
     belay_tensor_requires_grad_set(belay_tensor_name_set(scores, "scores"), true);
     belay_tensor y = belay_max(scores, 1, false, &at);
     int line = __LINE__ - 1;
-    spoil(at, spoilt, sizeof spoilt);
+    assert_int_equal(spoil(at, spoilt, sizeof spoilt), BELAY_OK);
     belay_backward(belay_sum(y, NULL));
     snprintf(text, sizeof text,
              "belay: at[1] is 7, outside [0, 3) (index.range)\n"
@@ -516,7 +516,7 @@ static void policies_count_indices_that_were_spoilt_behind_the_forward(void **st
                     assert_int_equal(context->n_corrected, 0);
                     assert_string_equal(told, "");
                 }
-                spoil(at, spoilt, n * 8);
+                assert_int_equal(spoil(at, spoilt, n * 8), BELAY_OK);
                 belay_backward(belay_sum(y, NULL));
                 assert_int_equal(context->n_corrected, (again + 1) * n);
                 assert_int_equal(belay_tensor_write(own, good, sizeof good), BELAY_OK);
