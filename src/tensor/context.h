@@ -57,7 +57,7 @@ typedef struct bl_slot {
     int64_t offset;                 /* in elements */
     void *data;                     /* the first element; device address */
     bl_storage *storage;
-    uint64_t version; /* of the storage when the slot was made to hold it (bl_tensor_hold) */
+    uint64_t version;        /* of the storage when the slot was made to hold it (bl_tensor_hold) */
     uint32_t next, previous; /* in the owner's list, 0 ends */
     uint64_t node;           /* tape node that made it, 0: a leaf */
     int32_t node_output;
@@ -267,8 +267,8 @@ struct belay_context {
     bool position_is_set; /* by the loop; else backward counts it */
     uint64_t step;
     char layer[BL_LAYER_SIZE];
-    uint32_t layer_text; /* the same in the journal's texts */
-    int n_forwards;      /* of modules, at work inside of each other */
+    uint32_t layer_text;    /* the same in the journal's texts */
+    int n_forwards;         /* of modules, at work inside of each other */
     int64_t forward_faults; /* `n_faults` when the outermost began */
     int64_t n_batch;
     uint64_t n_batches; /* that were set */
