@@ -108,10 +108,10 @@ typedef struct belay_batch_norm_options {
  *   else: by the running ones, which take no gradient
  * In training running = (1 - momentum) running + momentum batch, with the unbiased variance, and n_tracked counts.  They
  * belong to the step: every batch moves them on, in order, from what the one before made of them, and the result waits as
- * the gradients of weight and bias do, for the step of the optimizer that has those, or of one that has a parameter in
- * common with it (where no optimizer has them, or they want no gradient: that has a parameter of the nearest module
- * around; where none has: the next step of any).  A step that is applied writes it.  An optimizer that is kept and never
- * stepped keeps them waiting: after 16 steps of others the warning run.waiting says so, once.
+ * the gradients of weight and bias do, for the step of the optimizer that has those (where none has them, or they want no
+ * gradient: that has a parameter of the nearest module around; where none has: the next step of any; without any
+ * optimizer it is written at once).  A step that is applied writes it.  An optimizer that is kept and not stepped any more
+ * is passed over: after 16 steps of others they go with those, and the warning run.waiting says so, once.
  * After one that was refused, for a fault or an overflow, or a discard, their bits are those of before; until the step
  * they read as before.  What is written into them meanwhile is kept.  That differs from PyTorch, which keeps what a bad
  * batch did to them.  They may be views, without elements in common.

@@ -389,14 +389,22 @@ static bool is_written(const belay_context *context, const bl_node *node)
     return is;
 }
 
+/* What that op calls its operand. */
+static const char *role_of(const bl_node *node, int k)
+{
+    const bl_signature *s = bl_signature_of(node->op);
+    if (node->rule == bl_grad_add_by_index)
+        return node->op == BL_OP_gather ? "index" : "ids"; /* all that is kept */
+    return k < s->n_in ? s->operand[k].name : "an operand";
+}
+
 /* Names the first that was written. */
 static void refuse_written(belay_context *context, const bl_node *node)
 {
     const bl_signature *s = bl_signature_of(node->op);
     for (int k = 0; k < node->n_in; k++)
         if (bl_tensor_is_written(context, node->in[k].kept)) {
-            bl_grad_refuse_written(context, op_of(node), k < s->n_in ? s->operand[k].name : "an operand",
-                                   node->in[k].kept, &node->in[k].shape);
+            bl_grad_refuse_written(context, op_of(node), role_of(node, k), node->in[k].kept, &node->in[k].shape);
             return;
         }
     for (int o = 0; o < node->n_out; o++)
@@ -451,6 +459,7 @@ static void walk(belay_context *context, bl_node *from)
     int was_autocast = context->mixed.autocast;
     bl_scaling *scaling = &context->mixed.scaling, was = *scaling;
     scaling->walked_at = context->site;
+    context->mixed.cast_window = 0;
     scaling->has_plain = false;
     context->mixed.autocast = 0; /* gradients have the dtypes that the forward's casts gave them */
     context->in_backward = true;

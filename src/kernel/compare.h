@@ -22,7 +22,7 @@ BL_FN BL_REAL BL_(clamp)(const bl_params *p, int64_t i, BL_REAL x)
 BL_FN BL_REAL BL_(clamp_grad)(const bl_params *p, int64_t i, BL_REAL g, BL_REAL x, BL_REAL y)
 {
     (void)i, (void)y;
-    return x < (BL_REAL)p->f[0] || x > (BL_REAL)p->f[1] ? 0 : g;
+    return x >= (BL_REAL)p->f[0] && x <= (BL_REAL)p->f[1] ? g : 0;
 }
 #endif
 

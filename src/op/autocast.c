@@ -151,11 +151,12 @@ static belay_tensor cast_one(belay_context *context, belay_tensor x, belay_dtype
     return bl_op_record_view(context, x, y, bl_grad_cast, NULL);
 }
 
-/* An op runs under autocast in the window at work.  In a walk back, of a user's function, no region need be open. */
-static void note_use(belay_context *context)
+/* An op that can be walked back runs under autocast in the window at work.  In a walk back, of a user's function, no
+ * region need be open. */
+static void note_use(belay_context *context, const belay_tensor *tensor, int n)
 {
     bl_mixed *m = &context->mixed;
-    if (m->n_regions == 0)
+    if (m->n_regions == 0 || !bl_grad_is_wanted(context, tensor, n))
         return;
     m->cast_window = context->window + 1;
     m->cast_at = m->regions[m->n_regions - 1].site;
@@ -164,7 +165,7 @@ static void note_use(belay_context *context)
 static bool cast_all(belay_context *context, int op, belay_tensor *tensor, int n)
 {
     int dtype = wanted_dtype(context, op, tensor, n);
-    note_use(context);
+    note_use(context, tensor, n);
     for (int k = 0; k < n && dtype >= 0; k++) {
         const bl_slot *slot = bl_slot_get(context, tensor[k]);
         if (!is_castable(slot) || slot->dtype == dtype || !is_of_column(bl_signature_of(op), op, k))

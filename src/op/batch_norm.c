@@ -170,7 +170,10 @@ static running running_of(const batch_norm *a, bool waits)
 }
 
 /* Whether a step decides about what this batch does; nothing else that runs unrecorded belongs to one. */
-static bool is_of_step(const belay_context *context) { return context->recording || context->is_gating; }
+static bool is_of_step(const belay_context *context)
+{
+    return context->n_optimizers > 0 && (context->recording || context->is_gating);
+}
 
 /* What the running statistics become by this batch. */
 static bool go_on(const batch_norm *a, const belay_tensor stats[2], const running *now, running *next)

@@ -258,7 +258,8 @@ static belay_tensor add_by_index(belay_context *context, int op, belay_tensor x,
     node->policy = policy;
     for (int i = 0; i < 3; i++)
         node->params.i[i] = wide.size[i];
-    node->in[2].kept = bl_tensor_hold(context, call.in[1]);
+    if (node->in[1].is_wanted) /* else no gradient reads it */
+        node->in[2].kept = bl_tensor_hold(context, call.in[1]);
     return whole;
 }
 

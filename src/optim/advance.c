@@ -27,42 +27,41 @@ static bool has(const belay_optimizer *o, belay_tensor leaf, int64_t *at)
 }
 
 /* Another optimizer of the leaf; NULL: there is none. */
-static const belay_optimizer *holder_of(const belay_optimizer *o, belay_tensor leaf, bool is_shared)
+static belay_optimizer *holder_of(const belay_optimizer *o, belay_tensor leaf)
 {
     for (const bl_member *m = o->context->members; m != NULL; m = m->next) {
-        const belay_optimizer *other = bl_optim_of(m);
-        int64_t at = 0, first = 0;
-        if (other == NULL || other == o || !has(other, leaf, &at))
-            continue;
-        for (int64_t i = 0; i < other->n; i++)
-            if (!is_shared || has(o, other->parameter[i].leaf, &first))
-                return other;
+        belay_optimizer *other = bl_optim_of(m);
+        int64_t at = 0;
+        if (other != NULL && other != o && has(other, leaf, &at))
+            return other;
     }
     return NULL;
 }
 
-static bool shares_parameters(const belay_optimizer *o)
+static bool is_passed(const belay_optimizer *o) { return o != NULL && o->is_passed; }
+
+static bool some_are_passed(const belay_context *context)
 {
-    for (int64_t i = 0; i < o->n; i++) {
-        const bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
-        if (leaf != NULL && leaf->n_optimizers > 1)
+    for (const bl_member *m = context->members; m != NULL; m = m->next) {
+        const belay_optimizer *other = bl_optim_of(m);
+        if (other != NULL && other->is_passed)
             return true;
     }
     return false;
 }
 
-/* What waits for a leaf that no optimizer has any more, or that wants no gradient, goes with the next one.  Whoever steps
- * parameters that another optimizer has, too, has taken its work over: an optimizer of all, kept from a first phase, and
- * one of the head. */
+/* What waits for a leaf that no optimizer has any more, or that wants no gradient, goes with the next one; so does what
+ * waits for an optimizer that others have stepped past: one of all, kept from a first phase, beside one of the head. */
 void bl_optim_advance_find(belay_optimizer *o)
 {
     int64_t at = 0; /* buffers lie in the order of their leaves, or nearly */
-    bool shares = bl_advance_n(o->context) > 0 && shares_parameters(o);
+    bool some = bl_advance_n(o->context) > 0 && some_are_passed(o->context);
+    o->is_passed = false;
     for (int64_t i = 0; i < bl_advance_n(o->context); i++) {
         bl_advance *e = bl_advance_at(o->context, i);
         const bl_slot *leaf = bl_slot_get(o->context, e->leaf);
         e->is_due = leaf == NULL || leaf->n_optimizers == 0 || !leaf->requires_grad || has(o, e->leaf, &at) ||
-                    (shares && holder_of(o, e->leaf, true) != NULL);
+                    (some && is_passed(holder_of(o, e->leaf)));
     }
 }
 
@@ -77,7 +76,7 @@ static const char *rule_of(const belay_optimizer *o)
 static void tell_waiting(const belay_optimizer *o, const bl_advance *e)
 {
     bl_report_fault f;
-    const belay_optimizer *holder = holder_of(o, e->leaf, false);
+    const belay_optimizer *holder = holder_of(o, e->leaf);
     const bl_slot *view = bl_slot_get(o->context, e->view);
     const char *name = view != NULL ? bl_journal_text_get(o->context->journal, view->name) : "";
     int64_t n = 0;
@@ -87,17 +86,23 @@ static void tell_waiting(const belay_optimizer *o, const bl_advance *e)
     snprintf(f.what, sizeof f.what, "%.200s waits for a step of the %s that has its layer's parameters, and none comes",
              name[0] != '\0' ? name : "a running statistic", rule_of(holder));
     bl_report_fault_fact(&f, "steps of other optimizers meanwhile: %d", BL_ADVANCE_PATIENCE);
-    bl_report_fault_fact(&f, "buffers that wait: %" PRId64, n);
+    bl_report_fault_fact(&f, "buffers that wait: %" PRId64 "; they go with the steps of others from now on", n);
     bl_context_fault(o->context, &f);
 }
 
-/* An optimizer that is kept and not stepped any more would keep what waits for ever: that is told once. */
+/* An optimizer that is kept and not stepped any more would keep what waits for ever: it is passed over, which is told
+ * once. */
 static void count_passed(const belay_optimizer *o, bl_advance *e)
 {
     if (!e->is_fresh)
         return;
     e->is_fresh = false;
-    if (++e->n_passed == BL_ADVANCE_PATIENCE && bl_advance_tells(o->context))
+    if (++e->n_passed != BL_ADVANCE_PATIENCE)
+        return;
+    belay_optimizer *holder = holder_of(o, e->leaf);
+    if (holder != NULL)
+        holder->is_passed = true;
+    if (bl_advance_tells(o->context))
         tell_waiting(o, e);
 }
 

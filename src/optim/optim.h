@@ -76,6 +76,7 @@ struct belay_optimizer {
     int64_t n_entries;
     int n_uses;             /* calls that work with it and have not ended: it is not freed meanwhile */
     bool has_gradients;     /* those of the window that is told now are still there */
+    bool is_passed;         /* others stepped past it while running statistics waited for a step of it */
     uintptr_t unscaled_at;  /* where its gradients were divided by a loss scale; 0: since its last step nowhere */
     uint64_t unscaled_lost; /* how many windows had been lost then: of gradients that went with one it says nothing */
     uint64_t stepped_round; /* of the loss scale that it was stepped by last; 0: none */
@@ -97,7 +98,7 @@ static inline bool bl_optim_ask(const belay_optimizer *o, uintptr_t site)
 #define BL_OPTIM_ASK(optimizer) bl_optim_ask((optimizer), (uintptr_t)__builtin_return_address(0))
 
 /* The optimizer that a member of a context is; NULL: it is none. */
-const belay_optimizer *bl_optim_of(const bl_member *member);
+belay_optimizer *bl_optim_of(const bl_member *member);
 
 void bl_optim_hold(belay_optimizer *optimizer);
 void bl_optim_release(belay_optimizer *optimizer);

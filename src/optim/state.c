@@ -44,12 +44,13 @@ static void shell_free(void *optimizer) { bl_free(optimizer); }
 static void destroy(void *object)
 {
     belay_optimizer *o = object;
+    o->context->n_optimizers--;
     optimizer_fini(o);
     *o = (belay_optimizer){.context = o->context, .is_freed = true};
     bl_context_bury(o->context, &o->grave, shell_free);
 }
 
-const belay_optimizer *bl_optim_of(const bl_member *member) { return member->free == destroy ? member->object : NULL; }
+belay_optimizer *bl_optim_of(const bl_member *member) { return member->free == destroy ? member->object : NULL; }
 
 void bl_optim_hold(belay_optimizer *o) { o->n_uses++; }
 void bl_optim_release(belay_optimizer *o) { o->n_uses--; }
@@ -294,8 +295,10 @@ belay_optimizer *bl_optim_new(belay_context *context, const bl_optim_list *list,
         o->divisor = 1;
         context->tell_window = bl_optim_tell_window;
         set_prepare(o);
-        if (make_parts(o, list) && bl_context_adopt(context, o, destroy))
+        if (make_parts(o, list) && bl_context_adopt(context, o, destroy)) {
+            context->n_optimizers++;
             return o;
+        }
         optimizer_fini(o);
         bl_free(o);
     }

@@ -8,7 +8,7 @@
 
 #include "tensor/context.h"
 
-enum { BL_ADVANCE_PATIENCE = 16 }; /* steps of other optimizers that pass before it is told that something waits */
+enum { BL_ADVANCE_PATIENCE = 16 }; /* steps of other optimizers until what waits goes with theirs */
 
 typedef struct bl_advance {
     belay_tensor buffer; /* its owner's handle */

@@ -269,6 +269,7 @@ struct belay_context {
     char layer[BL_LAYER_SIZE];
     uint32_t layer_text;    /* the same in the journal's texts */
     int n_forwards;         /* of modules, at work inside of each other */
+    int n_optimizers;       /* that are alive */
     int64_t forward_faults; /* `n_faults` when the outermost began */
     int64_t n_batch;
     uint64_t n_batches; /* that were set */

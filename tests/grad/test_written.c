@@ -288,6 +288,29 @@ static void a_write_into_what_no_gradient_reads_is_not_told(void **state)
     told_close(context);
 }
 
+/* Ids of a buffer that is filled again: what x gets does not depend on them. */
+static void ids_of_an_addition_are_read_for_the_gradient_of_what_was_added_alone(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    const int64_t first[] = {0, 1}, next[] = {1, 1};
+    belay_tensor w = named_leaf(context, "w", 2), rows = told_f32(context, belay_shape1(2), (const float[]){3, 3});
+    belay_tensor ids = belay_tensor_from(context, BELAY_I64, belay_shape1(2), first, sizeof first);
+    belay_tensor sum = total(belay_index_add(w, 0, ids, rows, 1, NULL));
+    assert_int_equal(belay_tensor_write(ids, next, sizeof next), BELAY_OK);
+    belay_backward(sum);
+    expect_values(belay_tensor_grad(w), 1);
+    told_expect("%s", "");
+    belay_tensor_requires_grad_set(rows, true);
+    sum = total(belay_index_add(w, 0, ids, rows, 1, NULL));
+    assert_int_equal(belay_tensor_write(ids, first, sizeof first), BELAY_OK);
+    belay_backward(sum);
+    assert_non_null(strstr(told(),
+                           "belay: backward of index_add reads ids [2], which was written after the forward had "
+                           "read it (life.tape)\n"));
+    belay_close(context);
+}
+
 /* The same values, of which nothing walks back. */
 static belay_tensor apart(belay_context *context, belay_tensor x)
 {
@@ -360,6 +383,7 @@ int main(void)
         cmocka_unit_test(a_recurrent_layers_weights_are_seen_too),
         cmocka_unit_test(what_a_function_saved_is_its_own_until_its_forward_ends),
         cmocka_unit_test(a_write_into_what_no_gradient_reads_is_not_told),
+        cmocka_unit_test(ids_of_an_addition_are_read_for_the_gradient_of_what_was_added_alone),
         cmocka_unit_test(a_gan_that_steps_in_turn_is_not_told),
         cmocka_unit_test(a_window_of_several_backwards_is_not_told),
         cmocka_unit_test(running_statistics_go_on_between_forward_and_backward),

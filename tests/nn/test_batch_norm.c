@@ -333,17 +333,55 @@ static void a_batch_after_a_write_goes_on_from_what_was_written(void **state)
 }
 
 /* An optimizer over all that is kept, and one over a part that is stepped: two phases. */
-static void who_steps_a_parameter_of_their_optimizer_takes_them_over(void **state)
+/* An optimizer of all is kept, and one of the head is stepped. */
+static void what_waits_for_an_optimizer_that_is_passed_over_goes_with_the_others(void **state)
 {
     model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
     belay_tensor table = belay_module_find(m.table, "weight");
     other o = other_of(&m);
     belay_optimizer *part = belay_sgd_over(m.context, &table, 1, &(belay_sgd_options){.lr = 0.1});
+    for (int k = 1; k < 20; k++) {
+        batch_of(&m, k % 2, 1, NULL);
+        belay_optimizer_step(part);
+        assert_int_equal(buffers_of(&m).tracked, k <= 16 ? 0 : k);
+    }
+    assert_int_equal(belay_n_faults(m.context), 1); /* the warning */
+    for (int k = 20; k < 23; k++) {                 /* until it is stepped again */
+        batch_of(&m, k % 2, 1, NULL);
+        belay_optimizer_step(m.sgd);
+        assert_int_equal(buffers_of(&m).tracked, k);
+        batch_of(&m, k % 2, 1, NULL);
+        belay_optimizer_step(o.sgd);
+        assert_int_equal(buffers_of(&m).tracked, k);
+        belay_optimizer_discard(m.sgd);
+    }
+    assert_int_equal(belay_n_faults(m.context), 1);
+    belay_close(m.context);
+}
+
+/* An encoder that two optimizers share: the step of one says nothing about a layer that only the other has. */
+static void a_shared_parameter_takes_no_statistics_along(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+    belay_tensor table = belay_module_find(m.table, "weight");
+    belay_optimizer *part = belay_sgd_over(m.context, &table, 1, &(belay_sgd_options){.lr = 0.1});
     for (int k = 1; k < 4; k++) {
         batch_of(&m, k, 1, NULL);
-        belay_optimizer_step(o.sgd);
-        assert_int_equal(buffers_of(&m).tracked, k - 1);
         belay_optimizer_step(part);
+        assert_int_equal(buffers_of(&m).tracked, k - 1);
+        belay_optimizer_step(m.sgd);
+        assert_int_equal(buffers_of(&m).tracked, k);
+    }
+    told_close(m.context);
+}
+
+/* Weights that the program moves by itself: no step will come. */
+static void without_any_optimizer_they_move_on_at_once(void **state)
+{
+    model m = open_model(*state, &(belay_batch_norm_module_options){.channels = CHANNELS});
+    belay_optimizer_free(m.sgd);
+    for (int k = 1; k < 4; k++) {
+        batch_of(&m, k, 1, NULL);
         assert_int_equal(buffers_of(&m).tracked, k);
     }
     told_close(m.context);
@@ -383,12 +421,9 @@ static void that_they_wait_for_an_optimizer_which_is_not_stepped_is_told_once(vo
                 "(run.waiting)\n"
                 "    called at: test_batch_norm.c:%d\n"
                 "    steps of other optimizers meanwhile: 16\n"
-                "    buffers that wait: 3\n"
+                "    buffers that wait: 3; they go with the steps of others from now on\n"
                 "    when: epoch 0, batch 16 (micro-batch 1 of its window), step 15, rank 0\n%s",
                 line, told_try(BELAY_RUN_WAITING));
-    assert_int_equal(buffers_of(&m).tracked, 0);
-    belay_optimizer_free(m.sgd);
-    belay_optimizer_step(o.sgd);
     assert_int_equal(buffers_of(&m).tracked, 40);
     told_close(m.context);
 }
@@ -764,7 +799,9 @@ int main(void)
         ON_BOTH(where_no_optimizer_has_any_they_go_with_the_next_step),
         ON_BOTH(what_is_written_in_the_window_is_newer),
         ON_BOTH(a_batch_after_a_write_goes_on_from_what_was_written),
-        ON_BOTH(who_steps_a_parameter_of_their_optimizer_takes_them_over),
+        ON_BOTH(what_waits_for_an_optimizer_that_is_passed_over_goes_with_the_others),
+        ON_BOTH(a_shared_parameter_takes_no_statistics_along),
+        ON_BOTH(without_any_optimizer_they_move_on_at_once),
         ON_BOTH(those_of_a_layer_that_is_frozen_go_with_the_next_step),
         ON_BOTH(that_they_wait_for_an_optimizer_which_is_not_stepped_is_told_once),
         ON_BOTH(what_is_not_recorded_moves_them_on_at_once),

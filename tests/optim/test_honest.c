@@ -99,6 +99,27 @@ static void an_optimizer_whose_parameters_the_loss_of_a_region_left_out_steps_fo
     told_close(context);
 }
 
+/* The end of an epoch whose last window was whole, behind a validation; gradients that were thrown away. */
+static void a_region_without_anything_to_walk_back_asks_for_no_backward(void **state)
+{
+    (void)state;
+    belay_context *context = told_open();
+    belay_tensor leaf = told_leaf(context, belay_shape1(1), &eight);
+    belay_optimizer *o = belay_sgd_over(context, &leaf, 1, &(belay_sgd_options){.lr = 1});
+    belay_autocast cast = belay_autocast_open(context, BELAY_BF16);
+    belay_recording_set(context, false);
+    belay_sum(leaf, NULL);
+    belay_recording_set(context, true);
+    belay_optimizer_step(o);
+    give(leaf, 1);
+    belay_tensor_grad_clear(leaf);
+    belay_optimizer_step(o);
+    belay_autocast_close(cast);
+    assert_int_equal(belay_optimizer_n_applied(o), 2);
+    assert_true(belay_tensor_item(leaf) == 8);
+    told_close(context);
+}
+
 static void a_step_without_any_gradient_moves_the_schedule_and_nothing_else(void **state)
 {
     (void)state;
@@ -281,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_step_without_a_backward_under_autocast_is_refused_with_both_sites),
         cmocka_unit_test(a_region_over_many_steps_is_named_by_the_step_that_forgot_its_backward),
         cmocka_unit_test(an_optimizer_whose_parameters_the_loss_of_a_region_left_out_steps_for_nothing),
+        cmocka_unit_test(a_region_without_anything_to_walk_back_asks_for_no_backward),
         cmocka_unit_test(a_step_without_any_gradient_moves_the_schedule_and_nothing_else),
         cmocka_unit_test(a_step_that_is_refused_for_its_order_is_not_said_to_be_applied),
         cmocka_unit_test(adam_refuses_parameters_in_f16_by_name),
