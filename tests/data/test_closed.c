@@ -102,10 +102,9 @@ static void a_freed_tokenizer_is_stale_and_absorbs(void **state)
     STALE(what, belay_tokenizer_token(tokenizer, 2) == NULL);
     STALE(what, belay_tokenizer_encode(tokenizer, "ab", 2, ids, 2) == BELAY_LIFE_STALE);
     assert_int_equal(ids[0], 7);
-    STALE(what, belay_dataset_is_nil(
-                    belay_dataset_texts(context, texts, names, 4, &(belay_text_options){.tokenizer = tokenizer})));
-    STALE(what,
-          belay_dataset_is_nil(belay_dataset_open(context, "none.tsv", &(belay_text_options){.tokenizer = tokenizer})));
+    const belay_text_options by_it = {.tokenizer = tokenizer};
+    STALE(what, belay_dataset_is_nil(belay_dataset_texts(context, texts, names, 4, &by_it)));
+    STALE(what, belay_dataset_is_nil(belay_dataset_open(context, "none.tsv", &by_it)));
     STALE(what, (belay_tokenizer_free(tokenizer), true));
     belay_close(context);
 }
@@ -123,8 +122,8 @@ static void freed_labels_are_stale_and_absorb(void **state)
     STALE(what, belay_labels_n_classes(labels) == 0);
     STALE(what, belay_labels_name(labels, 0) == NULL);
     STALE(what, belay_labels_class(labels, "x") == -1);
-    STALE(what,
-          belay_dataset_is_nil(belay_dataset_texts(context, texts, names, 4, &(belay_text_options){.labels = labels})));
+    const belay_text_options by_them = {.labels = labels};
+    STALE(what, belay_dataset_is_nil(belay_dataset_texts(context, texts, names, 4, &by_them)));
     STALE(what, (belay_labels_free(labels), true));
     belay_close(context);
 }
