@@ -117,8 +117,7 @@ BL_FN void BL_(scaler_unscale)(const bl_launch *l, int64_t chunk, bl_bad *bad)
 }
 
 /* scaler[S]!; f = growth factor, backoff factor, windows in a row; i[0] = the scale is fixed.  PyTorch's rule, in double
- * and rounded to f32 as there; but it never falls below the smallest normal f32: PyTorch's goes on to 0, whose gradients
- * are 0 / 0 for ever. */
+ * and rounded to f32 as there; nothing stops it from falling to 0. */
 BL_FN void BL_(scaler_update)(const bl_launch *l, int64_t row, bl_bad *bad)
 {
     (void)row, (void)bad;

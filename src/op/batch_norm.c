@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch normalisation.  What running statistics become waits for the step that commits it (tensor/advance.h); it is
- * written here only where none will: while nothing is recorded. */
+ * written here only where none will: while nothing is recorded, or no optimizer is there. */
 #include "op/batch_norm.h"
 
 #include <inttypes.h>

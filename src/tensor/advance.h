@@ -2,7 +2,7 @@
 /* Buffers that go on with a committed step, as running statistics do.  What computes a buffer's next values never writes
  * it: they wait here for the step of the optimizer that has their layer's parameters, which hands them over by a kernel
  * that a refused step turns off.  They are treated as the gradients of those parameters: a step or a discard of another
- * optimizer leaves them, a window with a fault drops all. */
+ * optimizer leaves them, a window with a fault drops all.  An optimizer that others step past loses its say over them. */
 #ifndef BL_TENSOR_ADVANCE_H
 #define BL_TENSOR_ADVANCE_H
 
