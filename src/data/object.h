@@ -37,19 +37,25 @@ void bl_data_object_drop(void *pointer);
 /* life.stale, at that site where no other is known. */
 void bl_data_tell_stale(const bl_data_object *object, uintptr_t site);
 
+/* Whether it was closed or freed and nobody holds on to it; false for NULL and nil objects. */
+static inline bool bl_data_has_ended(const void *pointer)
+{
+    const bl_data_object *object = pointer;
+    return object != NULL && object->ctx != NULL && object->n_holds == 0;
+}
+
 /* The context of an object that may be used by its caller, else NULL. */
 static inline belay_context *bl_data_context(const void *pointer)
 {
     const bl_data_object *object = pointer;
-    return object != NULL && (object->ctx == NULL || object->n_holds > 0) ? bl_context_here(object->ctx) : NULL;
+    return object != NULL && !bl_data_has_ended(object) ? bl_context_here(object->ctx) : NULL;
 }
 
 /* The same at the beginning of a public call: NULL after life.stale for one that has ended. */
 static inline belay_context *bl_data_use(const void *pointer, uintptr_t site)
 {
-    const bl_data_object *object = pointer;
-    if (BL_UNLIKELY(object != NULL && object->ctx != NULL && object->n_holds == 0))
-        bl_data_tell_stale(object, site);
+    if (BL_UNLIKELY(bl_data_has_ended(pointer)))
+        bl_data_tell_stale(pointer, site);
     return bl_data_context(pointer);
 }
 #define BL_DATA_USE(pointer) bl_data_use((pointer), (uintptr_t)__builtin_return_address(0))

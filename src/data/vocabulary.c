@@ -93,8 +93,6 @@ static belay_code encode(belay_tokenizer *tokenizer, const char *text, int64_t n
     return BELAY_OK;
 }
 
-static bool is_stale(const belay_tokenizer *t) { return t != NULL && t->object.ctx != NULL && t->object.n_holds == 0; }
-
 belay_code belay_tokenizer_encode(belay_tokenizer *tokenizer, const char *text, int64_t n_bytes, int64_t *ids,
                                   int64_t seq)
 {
@@ -102,7 +100,7 @@ belay_code belay_tokenizer_encode(belay_tokenizer *tokenizer, const char *text, 
     belay_context *ctx = BL_DATA_USE(tokenizer);
     BL_ENTER(ctx);
     if (ctx == NULL)
-        return bl_caller_code(is_stale(tokenizer) ? BELAY_LIFE_STALE : BELAY_CONF_ORDER);
+        return bl_caller_code(bl_data_has_ended(tokenizer) ? BELAY_LIFE_STALE : BELAY_CONF_ORDER);
     if (encode(tokenizer, text, n_bytes, ids, seq, &error) == BELAY_OK)
         return BELAY_OK;
     return bl_data_raise(tokenizer->object.ctx, &error);
