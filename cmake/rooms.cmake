@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The library from its rooms, and the binary.
-set(belay_rooms base file report proc kernel device/cpu device/sim tensor launch grad op nn optim data train triage)
+set(belay_rooms base file report proc kernel device/cpu device/sim tensor launch grad op nn optim data dist train triage)
 set(belay_sources "")
 foreach(room ${belay_rooms})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.c)

@@ -10,6 +10,7 @@
 #include <belay/data.h>
 #include <belay/debug.h>
 #include <belay/devices.h>
+#include <belay/dist.h>
 #include <belay/dlpack.h>
 #include <belay/fault.h>
 #include <belay/grad.h>
