@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grad/tape.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +15,9 @@ struct bl_tape {
     int64_t n_spare, spare_capacity;
     uint64_t serial;
     bool is_written_told; /* in this walk */
-    int n_freeing;        /* states at work to free themselves: they record nothing, or a cut might never end */
+    bool *reached;        /* of the nodes below the one that a watched walk begins at */
+    int64_t reached_capacity;
+    int n_freeing; /* states at work to free themselves: they record nothing, or a cut might never end */
 };
 
 static void release_holdings(belay_context *context, bl_node *node)
@@ -88,6 +91,7 @@ static void tape_free(void *object)
     for (int64_t i = 0; i < context->tape->n_spare; i++)
         bl_free(context->tape->spare[i]);
     bl_free(context->tape->spare);
+    bl_free(context->tape->reached);
     bl_free(context->tape->node);
     bl_free(context->tape);
     context->tape = NULL;
@@ -211,7 +215,8 @@ bool bl_grad_bring(belay_context *context, const char *op, int home, belay_tenso
     return !belay_tensor_is_nil(*grad);
 }
 
-static bl_node *find_node(const bl_tape *tape, uint64_t serial)
+/* -1: it is not on the tape. */
+static int64_t index_of(const bl_tape *tape, uint64_t serial)
 {
     int64_t low = 0, high = tape->n;
     while (low < high) {
@@ -221,7 +226,13 @@ static bl_node *find_node(const bl_tape *tape, uint64_t serial)
         else
             high = middle;
     }
-    return low < tape->n && tape->node[low]->serial == serial ? tape->node[low] : NULL;
+    return low < tape->n && tape->node[low]->serial == serial ? low : -1;
+}
+
+static bl_node *find_node(const bl_tape *tape, uint64_t serial)
+{
+    int64_t at = index_of(tape, serial);
+    return at >= 0 ? tape->node[at] : NULL;
 }
 
 /* Nobody else looks at the storage: it may be added to in place. */
@@ -265,6 +276,12 @@ static void refuse_moved(belay_context *context, const bl_slot *leaf, const bl_s
     bl_context_raise_error(context, &error);
 }
 
+/* The first of a gradient that has a room is copied there. */
+static belay_tensor move_in(belay_context *context, const bl_grad_room *room, belay_tensor grad)
+{
+    return bl_launch_move(context, room->view, grad) ? bl_tensor_hold(context, room->view) : (belay_tensor){0};
+}
+
 /* Which loss scale what arrives at a leaf was multiplied by; its optimizer's step asks. */
 static void mark(belay_context *context, bl_slot *leaf)
 {
@@ -288,9 +305,15 @@ static void arrive_at_leaf(belay_context *context, belay_tensor leaf, belay_tens
         refuse_moved(context, slot, arrived);
         return;
     }
+    if (BL_UNLIKELY(slot->room != NULL) && !slot->room->enter(slot->room))
+        return;
     mark(context, slot);
     if (!belay_tensor_is_nil(slot->grad)) {
         bl_launch_add_to(context, slot->grad, grad);
+        return;
+    }
+    if (BL_UNLIKELY(slot->room != NULL)) {
+        slot->grad = move_in(context, slot->room, grad);
         return;
     }
     belay_tensor own = is_ours(context, grad) ? grad : bl_launch_copy(context, grad);
@@ -312,6 +335,8 @@ belay_tensor bl_grad_collected(belay_context *context, const bl_node *node, int 
     const bl_edge *edge = &node->in[k];
     bl_slot *leaf = edge->is_wanted && edge->node == 0 ? bl_slot_get(context, edge->leaf) : NULL;
     const bl_slot *grad = leaf != NULL && leaf->requires_grad ? bl_slot_get(context, leaf->grad) : NULL;
+    if (BL_UNLIKELY(grad != NULL && leaf->room != NULL) && !leaf->room->enter(leaf->room))
+        return (belay_tensor){0};
     bool fits = grad != NULL && bl_slot_is_contiguous(grad) && grad->storage->place == edge->place;
     if (fits)
         mark(context, leaf);
@@ -453,6 +478,73 @@ static void walk_node(belay_context *context, bl_node *node)
     release_holdings(context, node);
 }
 
+/* ---- who follows ------------------------------------------------------------------------------------------------------ */
+
+void bl_grad_watch_add(belay_context *context, bl_grad_watch *watch)
+{
+    watch->next = context->grad_watches;
+    context->grad_watches = watch;
+}
+
+void bl_grad_watch_remove(belay_context *context, bl_grad_watch *watch)
+{
+    bl_grad_watch **at = &context->grad_watches;
+    while (*at != NULL && *at != watch)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = watch->next;
+}
+
+static void tell_reached(const belay_context *context, const bl_edge *edge, int64_t at)
+{
+    const bl_slot *leaf = bl_slot_get((belay_context *)context, edge->leaf);
+    if (leaf == NULL || leaf->room == NULL)
+        return;
+    for (bl_grad_watch *watch = context->grad_watches; watch != NULL; watch = watch->next)
+        watch->reach(watch->state, leaf->room, at);
+}
+
+/* All that lies below node number `at`, from there down: inputs of a node were made before it. */
+static bool mark_reached(belay_context *context, int64_t at)
+{
+    bl_tape *tape = context->tape;
+    if (!bl_grow(&tape->reached, &tape->reached_capacity, at + 1, sizeof *tape->reached))
+        return false;
+    memset(tape->reached, 0, (size_t)(at + 1) * sizeof *tape->reached);
+    tape->reached[at] = true;
+    for (; at >= 0; at--) {
+        const bl_node *node = tape->node[at];
+        for (int k = 0; k < node->n_in && tape->reached[at] && !node->is_walked; k++) {
+            int64_t to = node->in[k].is_wanted && node->in[k].node != 0 ? index_of(tape, node->in[k].node) : -1;
+            if (to >= 0)
+                tape->reached[to] = true;
+            else if (node->in[k].is_wanted && node->in[k].node == 0)
+                tell_reached(context, &node->in[k], at);
+        }
+    }
+    return true;
+}
+
+static void begin_watched(belay_context *context, int64_t at, bool is_nested)
+{
+    bl_grad_watch *watches = context->grad_watches;
+    for (bl_grad_watch *w = watches; w != NULL; w = w->next)
+        is_nested ? w->nested(w->state) : w->begin(w->state, context->site);
+    if (is_nested)
+        return;
+    if (!mark_reached(context, at))
+        bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory to follow a backward through %" PRId64 " ops",
+                         at + 1);
+    for (bl_grad_watch *w = watches; w != NULL; w = w->next)
+        w->start(w->state);
+}
+
+static void pass_watched(const belay_context *context, int64_t at)
+{
+    for (bl_grad_watch *w = context->grad_watches; w != NULL; w = w->next)
+        w->pass(w->state, at);
+}
+
 static void walk(belay_context *context, bl_node *from)
 {
     bool was_recording = context->recording, was_gating = context->is_gating, was_backward = context->in_backward;
@@ -469,9 +561,17 @@ static void walk(belay_context *context, bl_node *from)
     int64_t at = context->tape->n - 1;
     while (at >= 0 && context->tape->node[at] != from)
         at--;
-    for (; at >= 0; at--)
+    bool is_watched = context->grad_watches != NULL;
+    if (BL_UNLIKELY(is_watched))
+        begin_watched(context, at, was_backward);
+    for (; at >= 0; at--) {
         if (!context->tape->node[at]->is_walked && has_arrived(context->tape->node[at]))
             walk_node(context, context->tape->node[at]);
+        if (BL_UNLIKELY(is_watched) && !was_backward)
+            pass_watched(context, at);
+    }
+    for (bl_grad_watch *w = was_backward ? NULL : context->grad_watches; w != NULL; w = w->next)
+        w->end(w->state);
     scaling->plain_at = scaling->has_plain ? context->site : scaling->plain_at;
     scaling->has_plain = was.has_plain;
     scaling->walked_at = was.walked_at;

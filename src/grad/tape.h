@@ -49,6 +49,31 @@ struct bl_node {
     bl_node *next; /* of those that leave the tape together */
 };
 
+/* Where the gradient of a leaf has to lie: a view of its shape and dtype that somebody keeps.  In the leaf's slot. */
+typedef struct bl_grad_room {
+    belay_tensor view;
+    /* Something is about to arrive there.  False: it may not, which was told. */
+    bool (*enter)(struct bl_grad_room *room);
+    void *owner;
+    int64_t number; /* of the leaf, as the owner counts */
+} bl_grad_room;
+
+/* Who follows walks back to know when gradients are whole.  A walk inside of a walk is part of the outer one. */
+typedef struct bl_grad_watch {
+    void (*begin)(void *state, uintptr_t site);
+    /* Something may arrive at a leaf that has a room until the walk has passed node `at`; `at` only falls, so that for each
+     * leaf the last call counts. */
+    void (*reach)(void *state, const bl_grad_room *room, int64_t at);
+    void (*start)(void *state);            /* all that is reached was told */
+    void (*pass)(void *state, int64_t at); /* the walk is through with node `at` and all above */
+    void (*end)(void *state);
+    void (*nested)(void *state); /* a walk inside of the walk */
+    void *state;
+    struct bl_grad_watch *next;
+} bl_grad_watch;
+void bl_grad_watch_add(belay_context *context, bl_grad_watch *watch);
+void bl_grad_watch_remove(belay_context *context, bl_grad_watch *watch);
+
 /* True when an op on these inputs must be recorded. */
 bool bl_grad_is_wanted(const belay_context *context, const belay_tensor *in, int n_in);
 

@@ -12,6 +12,7 @@
 #include "kernel/custom.h"
 #include "launch/flight.h"
 #include "launch/nonfinite.h"
+#include "tensor/lease.h"
 #include "tensor/loan.h"
 #include "tensor/timeline.h"
 #include "tensor/window.h"
@@ -134,6 +135,17 @@ static bool may_write(const bl_call *call, const bl_proof *p)
     return true;
 }
 
+/* No tensor of the call is let to somebody else. */
+static bool may_touch(const bl_call *call, const bl_proof *p)
+{
+    for (int k = 0; k < p->launch.n_operands; k++) {
+        const bl_slot *slot = belay_tensor_is_nil(p->tensor[k]) ? NULL : bl_slot_get(call->context, p->tensor[k]);
+        if (slot != NULL && !bl_lease_permits(call->context, slot, (p->written >> k & 1) != 0, bl_prove_op(call)))
+            return false;
+    }
+    return true;
+}
+
 /* No tensor of the call is in use on another stream without an order. */
 static bool is_ordered(const bl_call *call, const bl_proof *p)
 {
@@ -219,7 +231,8 @@ bool bl_launch_submit(bl_call *call, bl_proof *p)
     belay_context *context = call->context;
     bl_launch *l = &p->launch;
     bool is_asynchronous = bl_place_is_asynchronous(context, p->place);
-    if (BL_UNLIKELY(context->has_read_only) && !may_write(call, p)) {
+    if ((BL_UNLIKELY(context->has_read_only) && !may_write(call, p)) ||
+        (BL_UNLIKELY(context->n_leases > 0) && !may_touch(call, p))) {
         drop_results(call);
         return false;
     }

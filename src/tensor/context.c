@@ -374,9 +374,19 @@ void bl_layer_set(belay_context *context, uint32_t text)
 void bl_context_batch_set(belay_context *context, int64_t n, bl_describe_sample describe, void *state)
 {
     context->n_batch = n;
+    context->sample_first = 0;
     context->n_batches++;
     context->describe_sample = describe;
     context->sample_state = state;
+}
+
+void bl_context_sample_first_set(belay_context *context, int64_t first) { context->sample_first = first; }
+
+int64_t bl_context_first_element(const belay_context *context, int64_t n_rows, int64_t n_elements)
+{
+    int64_t first, n = context->n_batch;
+    bool has_batch = context->sample_first > 0 && n > 0 && n_rows % n == 0;
+    return has_batch && bl_checked_mul(context->sample_first, n_elements / n, &first) ? first : 0;
 }
 
 bl_rng_key bl_context_key(belay_context *context)

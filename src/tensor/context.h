@@ -37,7 +37,8 @@ typedef struct bl_storage {
     int place;        /* of the context: the device that it lies on */
     bl_uses *uses;    /* who used it last; NULL on a synchronous device */
     struct bl_storage *next_free;
-    struct bl_loan *loan; /* of memory shared with another library; NULL: of none */
+    struct bl_loan *loan;   /* of memory shared with another library; NULL: of none */
+    struct bl_lease *lease; /* tensor/lease.h; NULL: never let */
 } bl_storage;
 
 enum { BL_OWNER_NONE = 0, BL_OWNER_OBJECT = -1 }; /* else the depth of the scope, from 1 */
@@ -61,9 +62,10 @@ typedef struct bl_slot {
     uint32_t next, previous; /* in the owner's list, 0 ends */
     uint64_t node;           /* tape node that made it, 0: a leaf */
     int32_t node_output;
-    belay_tensor grad;        /* of a leaf: owned by its object */
-    bl_grad_scale grad_scale; /* while it is there */
-    uint32_t n_optimizers;    /* that step it */
+    belay_tensor grad;         /* of a leaf: owned by its object */
+    bl_grad_scale grad_scale;  /* while it is there */
+    uint32_t n_optimizers;     /* that step it */
+    struct bl_grad_room *room; /* of a leaf, grad/tape.h: where its gradient has to lie; NULL: anywhere */
 } bl_slot;
 
 /* What a stale handle is told about: a tensor's last words.  They outlive the next tenants of its slot. */
@@ -235,6 +237,7 @@ struct belay_context {
     struct bl_hosts *hosts;     /* host memory for copies; NULL: none yet */
     bool is_watched;            /* a device has addresses that the host must not touch */
     bool has_read_only;         /* another library lent memory that nothing may write */
+    int n_leases;               /* that are on: tensor/lease.h */
     belay_log_function log;
     void *log_state;
     belay_index_policy policy;
@@ -272,6 +275,7 @@ struct belay_context {
     int n_optimizers;       /* that are alive */
     int64_t forward_faults; /* `n_faults` when the outermost began */
     int64_t n_batch;
+    int64_t sample_first; /* place of the batch's first sample in the global batch */
     uint64_t n_batches; /* that were set */
     bl_describe_sample describe_sample;
     void *sample_state;
@@ -317,6 +321,7 @@ struct belay_context {
     bl_mixed mixed;                      /* precision */
     struct bl_advances *advances;        /* tensor/advance.h */
     bl_tape *tape;
+    struct bl_grad_watch *grad_watches; /* grad/: who follows walks back */
     /* grad/ sets these when it records for the first time. */
     uint64_t (*tape_mark)(const belay_context *context);
     void (*tape_cut)(belay_context *context, uint64_t mark);
@@ -522,6 +527,11 @@ void bl_layer_set(belay_context *context, uint32_t text);
 
 /* The batch that the next launches work on: how many samples and who knows their origin. */
 void bl_context_batch_set(belay_context *context, int64_t n, bl_describe_sample describe, void *state);
+/* That it is a part of a global batch, and where in it the part begins; at 0 until this is called. */
+void bl_context_sample_first_set(belay_context *context, int64_t first);
+/* Where the elements of a tensor whose first axis has n_rows rows begin among those of the global batch; 0 where that axis
+ * is not the batch, or a multiple of it (its heads). */
+int64_t bl_context_first_element(const belay_context *context, int64_t n_rows, int64_t n_elements);
 
 /* The next key of random numbers: seed, epoch, position, ordinal of the op in the micro-batch. */
 bl_rng_key bl_context_key(belay_context *context);

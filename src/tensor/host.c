@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "tensor/lease.h"
 #include "tensor/loan.h"
 #include "tensor/place.h"
 
@@ -454,6 +455,8 @@ static belay_code request_copy(belay_context *context, belay_tensor tensor, bela
         return BELAY_LIFE_STALE;
     TRY(check_extent(&r, offset, n_bytes));
     r.extent = (bl_extent){offset, offset + n_bytes};
+    if (!bl_lease_permits(context, r.slot, is_in, "the host"))
+        return BELAY_LIFE_BUCKET;
     if (is_in) {
         r.slot->storage->version++;
         r.slot->storage->written = bl_journal_site(context->journal, context->site);

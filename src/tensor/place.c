@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "tensor/host.h"
+#include "tensor/lease.h"
 #include "tensor/loan.h"
 #include "tensor/redzone.h"
 #include "tensor/timeline.h"
@@ -576,6 +577,8 @@ belay_code bl_place_write(belay_context *context, const bl_slot *slot, int64_t o
 
 belay_code bl_place_read(belay_context *context, const bl_slot *slot, int64_t offset, void *host, int64_t n_bytes)
 {
+    if (!bl_lease_permits(context, slot, false, "the host"))
+        return BELAY_LIFE_BUCKET;
     bl_device *device = bl_slot_device(context, slot);
     const bl_stream *stream = bl_place_stream(context, slot->storage->place);
     belay_code code = device->api->copy_out(device, stream->number, host, (const char *)slot->data + offset, n_bytes);

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "tensor/lease.h"
 #include "tensor/place.h"
 
 static belay_code raise_bytes(belay_context *context, const bl_slot *slot, int64_t n_bytes)
@@ -102,6 +103,8 @@ belay_code belay_tensor_write(belay_tensor tensor, const void *data, int64_t n_b
     TRY(check_pointer(context, data, n_bytes));
     if (!bl_slot_is_contiguous(slot))
         return bl_context_raise(context, BELAY_SHAPE_CONTRACT, "a tensor that is written must be contiguous");
+    if (!bl_lease_permits(context, slot, true, "the host"))
+        return BELAY_LIFE_BUCKET;
     slot->storage->version++;
     slot->storage->written = bl_journal_site(context->journal, context->site);
     return bl_place_write(context, slot, 0, data, n_bytes);
@@ -237,14 +240,18 @@ bool belay_tensor_requires_grad(belay_tensor tensor)
 belay_tensor belay_tensor_grad(belay_tensor tensor)
 {
     const bl_slot *slot = peek(tensor);
-    return slot != NULL ? slot->grad : (belay_tensor){0};
+    if (slot == NULL)
+        return (belay_tensor){0};
+    bl_lease_settle_grad(bl_tensor_context(tensor), slot);
+    return slot->grad;
 }
 
 void belay_tensor_grad_clear(belay_tensor tensor)
 {
     belay_context *context = bl_tensor_context(tensor);
     bl_slot *slot = BL_ASK(context) ? bl_slot_get(context, tensor) : NULL;
-    if (slot == NULL)
+    const bl_slot *let = slot != NULL ? bl_slot_get(context, slot->grad) : NULL;
+    if (slot == NULL || (let != NULL && !bl_lease_permits(context, let, true, "clearing")))
         return;
     belay_tensor grad = slot->grad;
     slot->grad = (belay_tensor){0};
