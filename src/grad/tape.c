@@ -525,13 +525,11 @@ static bool mark_reached(belay_context *context, int64_t at)
     return true;
 }
 
-static void begin_watched(belay_context *context, int64_t at, bool is_nested)
+static void begin_watched(belay_context *context, int64_t at)
 {
     bl_grad_watch *watches = context->grad_watches;
     for (bl_grad_watch *w = watches; w != NULL; w = w->next)
-        is_nested ? w->nested(w->state) : w->begin(w->state, context->site);
-    if (is_nested)
-        return;
+        w->begin(w->state, context->site);
     if (!mark_reached(context, at))
         bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory to follow a backward through %" PRId64 " ops",
                          at + 1);
@@ -561,16 +559,16 @@ static void walk(belay_context *context, bl_node *from)
     int64_t at = context->tape->n - 1;
     while (at >= 0 && context->tape->node[at] != from)
         at--;
-    bool is_watched = context->grad_watches != NULL;
+    bool is_watched = context->grad_watches != NULL && !was_backward;
     if (BL_UNLIKELY(is_watched))
-        begin_watched(context, at, was_backward);
+        begin_watched(context, at);
     for (; at >= 0; at--) {
         if (!context->tape->node[at]->is_walked && has_arrived(context->tape->node[at]))
             walk_node(context, context->tape->node[at]);
-        if (BL_UNLIKELY(is_watched) && !was_backward)
+        if (BL_UNLIKELY(is_watched))
             pass_watched(context, at);
     }
-    for (bl_grad_watch *w = was_backward ? NULL : context->grad_watches; w != NULL; w = w->next)
+    for (bl_grad_watch *w = is_watched ? context->grad_watches : NULL; w != NULL; w = w->next)
         w->end(w->state);
     scaling->plain_at = scaling->has_plain ? context->site : scaling->plain_at;
     scaling->has_plain = was.has_plain;

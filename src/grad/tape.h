@@ -67,7 +67,6 @@ typedef struct bl_grad_watch {
     void (*start)(void *state);            /* all that is reached was told */
     void (*pass)(void *state, int64_t at); /* the walk is through with node `at` and all above */
     void (*end)(void *state);
-    void (*nested)(void *state); /* a walk inside of the walk */
     void *state;
     struct bl_grad_watch *next;
 } bl_grad_watch;

@@ -14,6 +14,9 @@
  * and close the gate.  The caller's storage, until bl_optim_hook_remove. */
 typedef struct bl_commit_hook {
     void (*run)(void *state, belay_optimizer *optimizer);
+    void (*drop)(void *state, belay_optimizer *optimizer); /* instead, where it ends without a step; NULL: nobody */
+    /* The gradients are about to be used before the step, which comes later; NULL: nobody. */
+    void (*settle)(void *state, belay_optimizer *optimizer);
     void *state;
     struct bl_commit_hook *next;
 } bl_commit_hook;
@@ -140,6 +143,14 @@ bool bl_optim_have_gradients(const belay_context *context);
 
 /* belay_optimizer_step, by what belay_optimizer_step (`scaling` NULL) or a loss scale has proved. */
 void bl_optim_step(belay_optimizer *optimizer, const bl_optim_scaling *scaling);
+
+/* The gradients of an optimizer are about to be used, before its step. */
+void bl_optim_settle(belay_optimizer *optimizer);
+
+/* Bits (f32) of the scales of a context, joined; 0: it has none. */
+uint32_t bl_scaler_bits(const belay_context *context);
+/* The marks of a gradient that came to a leaf from elsewhere: times the context's loss scale, or as it is. */
+bl_grad_scale bl_scaler_mark(const belay_context *context, bool is_scaled);
 
 /* Where a loss scale's state begins and what it says; written by kernel/optim.h, where it is described. */
 enum {

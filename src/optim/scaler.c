@@ -233,6 +233,31 @@ void belay_grad_scaler_free(belay_grad_scaler *s)
     destroy(s);
 }
 
+uint32_t bl_scaler_bits(const belay_context *context)
+{
+    uint32_t bits = 0;
+    for (const belay_grad_scaler *s = context->mixed.scalers; s != NULL; s = s->next) {
+        double scale = 0;
+        float value;
+        const bl_slot *slot = bl_slot_get((belay_context *)context, s->state);
+        if (slot == NULL || bl_place_read(s->context, slot, 0, &scale, sizeof scale) != BELAY_OK)
+            continue;
+        value = (float)scale;
+        uint32_t own;
+        memcpy(&own, &value, sizeof own);
+        bits = (bits << 1 | bits >> 31) ^ own;
+    }
+    return bits;
+}
+
+bl_grad_scale bl_scaler_mark(const belay_context *context, bool is_scaled)
+{
+    const belay_grad_scaler *s = context->mixed.scalers;
+    if (!is_scaled || s == NULL)
+        return (bl_grad_scale){.marks = BL_GRAD_PLAIN};
+    return (bl_grad_scale){.marks = BL_GRAD_SCALED, .round = s->round, .scaler = s->serial, .site = context->site};
+}
+
 /* ---- refusals -------------------------------------------------------------------------------------------------------- */
 
 /* conf.order: what is wrong, and the earlier call with its place. */
@@ -541,6 +566,7 @@ void belay_grad_scaler_unscale(belay_grad_scaler *s, belay_optimizer *o)
     BL_ENTER(s->context);
     if (!is_of(s, o) || s->context->window_faulted || !may_unscale(s, o))
         return;
+    bl_optim_settle(o);
     unscale(s, o);
     o->unscaled_at = s->context->site;
     o->unscaled_lost = s->context->mixed.scaling.n_lost;

@@ -40,6 +40,26 @@ static void run_hooks(belay_optimizer *o)
     }
 }
 
+void bl_optim_settle(belay_optimizer *o)
+{
+    for (bl_commit_hook *hook = o->context->commit_hooks; hook != NULL;) {
+        bl_commit_hook *next = hook->next;
+        if (hook->settle != NULL)
+            hook->settle(hook->state, o);
+        hook = next;
+    }
+}
+
+static void run_drop_hooks(belay_optimizer *o)
+{
+    for (bl_commit_hook *hook = o->context->commit_hooks; hook != NULL;) {
+        bl_commit_hook *next = hook->next;
+        if (hook->drop != NULL)
+            hook->drop(hook->state, o);
+        hook = next;
+    }
+}
+
 /* ---- launches -------------------------------------------------------------------------------------------------------- */
 
 static void refuse_moved(const belay_optimizer *o, const bl_slot *leaf, const bl_slot *flat)
@@ -310,6 +330,7 @@ void bl_optim_step(belay_optimizer *o, const bl_optim_scaling *scaling)
 
 static void discard(belay_optimizer *o)
 {
+    run_drop_hooks(o);
     uint64_t window = o->context->window;
     belay_code code = o->context->window_code;
     if (code == BELAY_OK) /* else that is why, and was told */
