@@ -155,6 +155,7 @@ typedef struct belay_loader_options {
     int64_t prefetch;                 /* batches filled or being filled ahead of the caller (2 a worker) */
     uint64_t seed;                    /* of the order (the context's seed) */
     int64_t start_epoch, start_batch; /* the first batch to give, both from 0: to go on where a run stopped */
+    int64_t rank, ranks;              /* of a group: the share of each global batch that is given (0 of 1) */
     belay_text_options data;          /* for belay_loader_open: how the file becomes a dataset */
 } belay_loader_options;
 
@@ -163,11 +164,19 @@ typedef struct belay_batch {
     belay_tensor tokens; /* i64 [n_samples, seq], named "tokens"; nil when a sample was refused */
     belay_tensor labels; /* i64 [n_samples], named "labels"; likewise */
     int64_t n_samples;
+    int64_t n_global;        /* samples of the global batch; n_samples without ranks */
+    int64_t first;           /* place of its first sample in the global batch */
     int64_t epoch, position; /* which batch this is, both from 0 */
     belay_code code;         /* BELAY_OK, or the fault that the context has for this batch */
 } belay_batch;
 
-/* A loader over a dataset, which it holds on to. */
+/* A loader over a dataset, which it holds on to.
+ *
+ * With `ranks`, batches are those of a whole group: a global batch is ranks * batch samples next to each other in the
+ * order, of which each rank is given its own part, in the order of ranks.  The last of an epoch, when it is not full, is
+ * split as evenly as can be: parts differ by one sample at most, and a rank without any is given a batch of none, with
+ * nil handles and BELAY_OK.  So all ranks have as many batches, and the same ones whatever their number is where ranks
+ * * batch is the same. */
 BELAY_API belay_loader *belay_loader_new(belay_dataset *dataset, const belay_loader_options *options);
 
 /* A loader over a file: belay_dataset_open with options->data, then belay_loader_new. */
@@ -189,7 +198,7 @@ BELAY_API belay_dataset *belay_loader_dataset(const belay_loader *loader);
 BELAY_API int64_t belay_loader_n_samples(const belay_loader *loader);
 BELAY_API int64_t belay_loader_n_tokens(const belay_loader *loader);
 BELAY_API int64_t belay_loader_n_classes(const belay_loader *loader);
-/* Batches of an epoch. */
+/* Batches of an epoch, global ones: the same on all ranks. */
 BELAY_API int64_t belay_loader_n_batches(const belay_loader *loader);
 /* Threads that really run: fewer than asked for when the system gives no more. */
 BELAY_API int64_t belay_loader_n_workers(const belay_loader *loader);

@@ -22,6 +22,7 @@ typedef struct worker {
 struct bl_data_feed {
     const belay_dataset *dataset;
     bl_data_feed_options options;
+    int64_t global; /* samples of a full global batch */
     int64_t n_batches, epoch;
     int64_t *order;    /* of the epoch, NULL when it is not shuffled */
     bl_data_hand hand; /* of the reading thread */
@@ -41,13 +42,17 @@ struct bl_data_feed {
 int64_t bl_data_feed_n_batches(const bl_data_feed *feed) { return feed->n_batches; }
 int64_t bl_data_feed_n_workers(const bl_data_feed *feed) { return feed->n_running; }
 
+/* This rank's part of the global batch; parts differ by one sample at most, the first ranks have the larger ones. */
 static void fill(bl_data_feed *feed, bl_data_hand *hand, bl_data_batch *batch, int64_t position)
 {
-    int64_t first = position * feed->options.batch; /* fits: position < n_batches */
+    const int64_t rank = feed->options.rank, ranks = feed->options.ranks;
+    int64_t begin = position * feed->global; /* fits: position < n_batches */
     batch->epoch = feed->epoch;
     batch->position = position;
-    bl_data_batch_fill(batch, hand, feed->order, first,
-                       bl_min_i64(feed->options.batch, feed->dataset->n_samples - first));
+    batch->n_global = bl_min_i64(feed->global, feed->dataset->n_samples - begin);
+    int64_t part = batch->n_global / ranks, rest = batch->n_global % ranks;
+    batch->first = rank * part + bl_min_i64(rank, rest);
+    bl_data_batch_fill(batch, hand, feed->order, begin + batch->first, part + (rank < rest));
 }
 
 static bool may_fill(const bl_data_feed *feed)
@@ -190,8 +195,9 @@ static bool init_sync(bl_data_feed *feed)
 
 static belay_code set_up(bl_data_feed *feed, bl_error *error)
 {
-    int64_t n = feed->dataset->n_samples, batch = feed->options.batch;
-    feed->n_batches = n / batch + (n % batch != 0 && !feed->options.drop_last);
+    int64_t n = feed->dataset->n_samples;
+    feed->global = feed->options.batch * feed->options.ranks; /* fits: both are at most INT32_MAX */
+    feed->n_batches = n / feed->global + (n % feed->global != 0 && !feed->options.drop_last);
     feed->next = feed->given = feed->next_to_fill = feed->n_batches;
     if (!init_sync(feed))
         return bl_data_no_memory(error, "the loader's locks", 0);
@@ -210,6 +216,7 @@ belay_code bl_data_feed_open(const belay_dataset *dataset, const bl_data_feed_op
         return bl_data_no_memory(error, "the loader", 0);
     feed->dataset = dataset;
     feed->options = *options;
+    feed->options.ranks = bl_max_i64(options->ranks, 1);
     belay_code code = set_up(feed, error);
     if (code == BELAY_OK)
         *out = feed;

@@ -23,12 +23,13 @@
 
 typedef struct bl_data_batch {
     int64_t epoch, position, n_samples;
-    int64_t *ids;     /* [n_samples, seq] */
-    int64_t *labels;  /* [n_samples] */
-    int64_t *indices; /* in the dataset */
-    int64_t *lines;   /* 0: none */
-    int64_t *files;   /* offset of the name in `names`, -1: none */
-    bl_text names;    /* each ended by a NUL */
+    int64_t n_global, first; /* samples of the global batch, and the place of this part in it */
+    int64_t *ids;            /* [n_samples, seq] */
+    int64_t *labels;         /* [n_samples] */
+    int64_t *indices;        /* in the dataset */
+    int64_t *lines;          /* 0: none */
+    int64_t *files;          /* offset of the name in `names`, -1: none */
+    bl_text names;           /* each ended by a NUL */
     belay_code
         code; /* of a sample refused: data.worker, place.worker or mem.exhausted; then `error` and the origins hold */
     int64_t bad_row; /* the one refused */
@@ -38,7 +39,7 @@ typedef struct bl_data_batch {
 } bl_data_batch;
 
 typedef struct bl_data_feed_options {
-    int64_t batch, n_workers, prefetch;
+    int64_t batch, rank, ranks, n_workers, prefetch; /* batch: of one rank; ranks: 0 for 1 */
     uint64_t seed;
     bool shuffle, drop_last;
 } bl_data_feed_options;

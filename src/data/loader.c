@@ -65,13 +65,28 @@ static belay_code check_options(const belay_loader_options *o, bl_error *error)
     TRY(check_range("batch", o->batch, INT32_MAX, error));
     TRY(check_range("workers", o->workers, MAX_WORKERS, error));
     TRY(check_range("prefetch", o->prefetch, MAX_PREFETCH, error));
+    TRY(check_range("ranks", o->ranks, INT32_MAX, error));
+    TRY(check_range("rank", o->rank, bl_max_i64(o->ranks, 1) - 1, error));
     TRY(check_range("start_epoch", o->start_epoch, UINT32_MAX, error));
     return check_range("start_batch", o->start_batch, UINT32_MAX, error);
+}
+
+static belay_code no_batch(int64_t n_samples, const bl_data_feed_options *options, bl_error *error)
+{
+    bl_error_set(error, BELAY_DATA_EMPTY, "drop_last leaves no batch: %" PRId64 " samples, batches of %" PRId64,
+                 n_samples, options->batch * options->ranks);
+    if (options->ranks > 1)
+        bl_error_fact(error, "a batch is %" PRId64 " samples of each of %" PRId64 " ranks", options->batch,
+                      options->ranks);
+    bl_error_advise(error, "Give a batch that the samples fill, or leave drop_last out.");
+    return BELAY_DATA_EMPTY;
 }
 
 static belay_code open_feed(belay_loader *loader, const belay_loader_options *o, bl_error *error)
 {
     bl_data_feed_options options = {.batch = o->batch != 0 ? o->batch : 64,
+                                    .rank = o->rank,
+                                    .ranks = o->ranks,
                                     .n_workers = o->workers,
                                     .prefetch = o->prefetch != 0 ? o->prefetch : 2 * o->workers,
                                     .seed = o->seed != 0 ? o->seed : loader->object.ctx->seed,
@@ -80,12 +95,9 @@ static belay_code open_feed(belay_loader *loader, const belay_loader_options *o,
     int64_t n_samples = loader->dataset->n_samples;
     TRY(bl_data_feed_open(loader->dataset, &options, &loader->feed, error));
     int64_t n_batches = bl_data_feed_n_batches(loader->feed);
-    if (n_batches == 0) {
-        bl_error_set(error, BELAY_DATA_EMPTY, "drop_last leaves no batch: %" PRId64 " samples, batches of %" PRId64,
-                     n_samples, options.batch);
-        bl_error_advise(error, "Give a batch that the samples fill, or leave drop_last out.");
-        return BELAY_DATA_EMPTY;
-    }
+    options.ranks = bl_max_i64(options.ranks, 1);
+    if (n_batches == 0)
+        return no_batch(n_samples, &options, error);
     if (n_batches > UINT32_MAX)
         return bl_error_set(error, BELAY_SIZE_OVERFLOW, "%" PRId64 " batches in an epoch, the most is %" PRIu32,
                             n_batches, UINT32_MAX);
@@ -196,13 +208,18 @@ static void give(belay_loader *loader, const bl_data_batch *host, belay_batch *b
     loader->given = host;
     belay_position_set(ctx, (uint32_t)host->epoch, (uint32_t)host->position);
     bl_context_batch_set(ctx, host->n_samples, describe, loader);
-    belay_code code = host->code == BELAY_OK ? make_tensors(loader) : raise_refused(loader);
+    bl_context_sample_first_set(ctx, host->first);
+    belay_code code = host->code != BELAY_OK ? raise_refused(loader)
+                      : host->n_samples == 0 ? BELAY_OK /* a rank without a part: nil handles */
+                                             : make_tensors(loader);
     if (batch == NULL)
         return;
     bool is_whole = code == BELAY_OK;
     *batch = (belay_batch){.tokens = is_whole ? loader->tokens : (belay_tensor){0},
                            .labels = is_whole ? loader->labels : (belay_tensor){0},
                            .n_samples = host->n_samples,
+                           .n_global = host->n_global,
+                           .first = host->first,
                            .epoch = host->epoch,
                            .position = host->position,
                            .code = code};

@@ -85,6 +85,7 @@ belay_tensor bl_pass_dropout(const bl_pass *p, int layer, belay_tensor x)
     double drop = p->all->dropout;
     bl_call call = {.context = p->context, .op = BL_OP_lstm_dropout, .n_in = 1, .in = {x}};
     call.params = (bl_params){.f = {drop, 1 / (1 - drop)}, .rng = p->all->key[layer]};
+    call.params.i[0] = p->all->sample_first * p->all->steps * p->all->directions * p->all->hidden;
     call.is_backward = p->is_backward;
     return bl_launch_run(&call) ? call.out[0] : (belay_tensor){0};
 }

@@ -26,7 +26,8 @@ typedef struct bl_recurrent {
     int layers, directions;
     int64_t batch, steps, in, hidden;
     belay_dtype dtype;
-    double dropout; /* 0 where it does not act */
+    double dropout;       /* 0 where it does not act */
+    int64_t sample_first; /* of the batch's rows in the global batch */
     bl_rng_key key[BL_RECURRENT_MAX_UNITS];
 } bl_recurrent;
 

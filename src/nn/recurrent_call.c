@@ -137,6 +137,7 @@ static void apply(belay_context *context, const bl_recurrent *sizes, const belay
     *r = *sizes;
     for (int layer = 0; layer + 1 < r->layers && r->dropout > 0; layer++)
         r->key[layer] = bl_context_key(context);
+    r->sample_first = bl_context_first_element(context, r->batch, r->batch);
     int weights = bl_recurrent_weight(r, 0, 0);
     uint64_t optional = (weights < 64 ? UINT64_C(1) << weights : 0) - 2; /* all but x and the weights */
     belay_function_apply(context, function, r, in, n, optional, out, 1 + r->cell->n_states);

@@ -56,6 +56,17 @@ static belay_tensor fold(belay_context *context, belay_tensor x, const belay_sha
     return bl_op_reshape(context, x, &folded);
 }
 
+/* Those that dropout draws for: [heads, rows, keys], none where a matrix is larger than memory (it is refused then). */
+static int64_t n_probabilities(const belay_shape shape[3])
+{
+    int rank = shape[0].rank;
+    int64_t n = shape[1].size[rank - 2];
+    for (int axis = 0; axis < rank - 1; axis++)
+        if (!bl_checked_mul(n, shape[0].size[axis], &n))
+            return 0;
+    return n;
+}
+
 belay_tensor belay_attention(belay_tensor q, belay_tensor k, belay_tensor v, const belay_attention_options *options)
 {
     belay_tensor in[] = {q, k, v};
@@ -81,6 +92,7 @@ belay_tensor belay_attention(belay_tensor q, belay_tensor k, belay_tensor v, con
     if (dropout > 0) {
         call.params.f[1] = dropout;
         call.params.rng = bl_context_key(context);
+        call.params.i[1] = bl_context_first_element(context, shape[0].size[0], n_probabilities(shape));
     }
     call.params.i[0] = options != NULL && options->causal;
     belay_shape result = shape[0];

@@ -105,6 +105,16 @@ belay_tensor belay_clamp(belay_tensor x, double low, double high)
     return map(BL_OP_clamp, &x, 1, &params);
 }
 
+/* Which element of the global batch a tensor's first one is: a draw gives each element the same, whatever ranks it is
+ * split over.  A parameter is no batch, as long as it may be. */
+static int64_t first_element(const belay_context *context, belay_tensor x)
+{
+    const bl_slot *slot = belay_tensor_is_alive(x) ? bl_slot_get(context, x) : NULL;
+    if (slot == NULL || slot->rank == 0 || slot->is_registered)
+        return 0;
+    return bl_context_first_element(context, slot->size[0], belay_tensor_n_elements(x));
+}
+
 belay_tensor belay_dropout(belay_tensor x, double p, bool training)
 {
     belay_context *context = bl_tensor_context(x);
@@ -116,6 +126,7 @@ belay_tensor belay_dropout(belay_tensor x, double p, bool training)
     if (context == NULL || !training || p == 0)
         return x;
     bl_params params = {.f = {p, p < 1 ? 1 / (1 - p) : 0}, .rng = bl_context_key(context)};
+    params.i[0] = first_element(context, x);
     return map(BL_OP_dropout, &x, 1, &params);
 }
 

@@ -336,6 +336,9 @@ static void bad_options_are_named(void **state)
         {{.workers = 5000}, "workers is 5000, it must be from 0 to 1024 (conf.value)"},
         {{.prefetch = -1}, "prefetch is -1, it must be from 0 to 65536 (conf.value)"},
         {{.start_epoch = -1}, "start_epoch is -1, it must be from 0 to 4294967295 (conf.value)"},
+        {{.rank = 1}, "rank is 1, it must be from 0 to 0 (conf.value)"},
+        {{.rank = 2, .ranks = 2}, "rank is 2, it must be from 0 to 1 (conf.value)"},
+        {{.ranks = -1}, "ranks is -1, it must be from 0 to 2147483647 (conf.value)"},
         {{.start_batch = 2}, "start_batch is 2, it must be from 0 to 1 (conf.value)"},
         {{.data = {.seq = -1}}, "seq is -1, it must not be negative (conf.value)"},
         {{.data = {.min_count = -1}}, "min_count is -1, it must not be negative (conf.value)"},
@@ -359,6 +362,11 @@ static void batches_that_cannot_be_are_named(void **state)
     assert_true(belay_loader_is_nil(
         belay_loader_open(ctx, "train.tsv", &(belay_loader_options){.batch = 21, .drop_last = true})));
     assert_told(ctx, "drop_last leaves no batch: 20 samples, batches of 21 (data.empty)", "",
+                "Give a batch that the samples fill, or leave drop_last out.");
+    assert_true(belay_loader_is_nil(
+        belay_loader_open(ctx, "train.tsv", &(belay_loader_options){.batch = 7, .ranks = 3, .drop_last = true})));
+    assert_told(ctx, "drop_last leaves no batch: 20 samples, batches of 21 (data.empty)",
+                "    a batch is 7 samples of each of 3 ranks\n",
                 "Give a batch that the samples fill, or leave drop_last out.");
     belay_close(ctx);
 }
