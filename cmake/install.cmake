@@ -6,17 +6,21 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(BELAY_COMPLETIONS ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 set(BELAY_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/belay)
+set(BELAY_PLUGINS ${CMAKE_INSTALL_LIBDIR}/belay)
 set(BELAY_EXAMPLES ${CMAKE_INSTALL_DOCDIR}/examples)
 
 # First of all: which of the folders are made by the installation.
 string(JOIN ";" belay_folders ${CMAKE_INSTALL_INCLUDEDIR}/belay ${CMAKE_INSTALL_LIBDIR}/pkgconfig ${BELAY_PACKAGE}
-  ${CMAKE_INSTALL_BINDIR} ${BELAY_EXAMPLES} ${CMAKE_INSTALL_MANDIR}/man1 ${BELAY_COMPLETIONS})
+  ${BELAY_PLUGINS} ${CMAKE_INSTALL_BINDIR} ${BELAY_EXAMPLES} ${CMAKE_INSTALL_MANDIR}/man1 ${BELAY_COMPLETIONS})
 install(CODE "set(belay_folders \"${belay_folders}\")\nset(belay_folders_file \"${PROJECT_BINARY_DIR}/install_folders.txt\")")
 install(SCRIPT cmake/note_folders.cmake)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/belay DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 install(TARGETS belay belay_static LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET belay_mpi)
+  install(TARGETS belay_mpi LIBRARY DESTINATION ${BELAY_PLUGINS})
+endif()
 if(TARGET belay_cli)
   install(TARGETS belay_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(DIRECTORY ${belay_pages_folder}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})

@@ -26,6 +26,11 @@ if(NOT BELAY_NVCC)
   list(APPEND belay_left_out "nvcc (the CUDA compile of every kernel family)")
 endif()
 
+find_package(MPI QUIET COMPONENTS C)
+if(NOT MPI_C_FOUND)
+  list(APPEND belay_left_out "MPI (ranks: libbelay_mpi.so)")
+endif()
+
 if(belay_left_out)
   list(JOIN belay_left_out ", " text)
   message(STATUS "Belay: left out: ${text}")

@@ -18,7 +18,7 @@
 
 enum { BL_WORD_BYTES = 256, BL_WORD_SITE = 64 };
 
-typedef enum bl_call {
+typedef enum bl_call_kind {
     BL_CALL_NONE,
     BL_CALL_BIND,
     BL_CALL_ALL_REDUCE,
@@ -58,7 +58,9 @@ enum {
     BL_FLAG_OVERFLOW = 2, /* gradients that no bucket holds are not finite */
     BL_FLAG_ABSENT = 4,   /* the rank had no backward in the window */
     BL_FLAG_STOP = 8,     /* it was asked to stop */
-    BL_FLAG_FATAL = 16    /* it cannot go on after this window */
+    BL_FLAG_FATAL = 16,   /* it cannot go on after this window */
+    BL_FLAG_SCALED = 64,  /* its gradients are times a loss scale */
+    BL_FLAG_REFUSED = 32  /* any call: refused on this rank, which told why; the same on all ranks as the kind is */
 };
 
 /* ---- works ------------------------------------------------------------------------------------------------------------ */
@@ -95,6 +97,8 @@ typedef struct bl_work {
 
     bl_work_state state; /* atomic; the worker's once it is posted */
     int64_t posted;      /* clock */
+    uint64_t number;     /* of its plane */
+    bool is_started;
     int request;
     struct bl_work *next;
 } bl_work;
@@ -121,6 +125,7 @@ struct belay_group {
     bl_grave grave;         /* once it was closed */
     belay_context *context; /* NULL: the nil group */
     bool is_closed, is_bound;
+    bool gave_up, has_ended; /* this rank said so; the ranks' last call was made */
     bl_transport_place place;
     int64_t timeout;           /* ns */
     uint64_t n_calls;          /* on the plane of words */
@@ -128,7 +133,9 @@ struct belay_group {
     belay_code broken;         /* why nothing is asked of it any more; BELAY_OK: it is whole */
     int n_reducers;
     bl_word *all; /* [size], of the last exchange */
+    bl_word *mine;
     bl_group_worker *worker;
+    struct bl_group_sites *sites; /* words of the sites that called last */
 };
 
 /* At the beginning of a call: whether the group may be used; told when it may not (life.stale, conf.order before it is
@@ -158,6 +165,11 @@ static inline bool bl_work_is_over(const bl_work *work)
 }
 /* Tells what the worker met since; waits for nothing.  The group is broken then. */
 void bl_group_look(belay_group *group);
+/* Memory of a work that failed, from base/memory.h: kept, since the transport may still write there.  NULL is fine. */
+void bl_group_keep(belay_group *group, void *memory);
+/* Breaks the group for what a caller found: any thread, a work's `end` too.  `culprits`: ranks whose fault it is, NULL and
+ * 0 where it is nobody's.  Works that are not over fail; the main thread tells at its next call.  The first one counts. */
+void bl_group_break(belay_group *group, const bl_report_fault *fault, const int *culprits, int n_culprits);
 
 /* Host memory from one rank to all, or of all, or joined, for rooms above; `what` as of a work.  Words are compared first. */
 BL_MUST_USE belay_code bl_group_host_broadcast(belay_group *group, void *data, int64_t n_bytes, int root,

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-enum { BL_TRANSPORT_VERSION = 1, BL_TRANSPORT_REQUESTS = 256 };
+enum { BL_TRANSPORT_VERSION = 1 };
 
 /* Two planes that never meet: a bucket on its way does not stand in front of an agreement. */
 typedef enum bl_plane { BL_PLANE_WORDS, BL_PLANE_DATA, BL_N_PLANES } bl_plane;
@@ -22,7 +22,8 @@ typedef struct bl_transport bl_transport;
 /* Where this rank stands. */
 typedef struct bl_transport_place {
     int rank, size;
-    int local_rank, local_size;
+    int local_rank, local_size; /* among those of its host */
+    int leader;                 /* the lowest rank of its host */
     char host[64];
     char words[96];          /* "Open MPI 4.1.4" */
     bool survives_a_failure; /* the launcher leaves the others running when a rank dies */
@@ -36,7 +37,7 @@ typedef struct bl_transport_api {
     /* Tells no peer.  `whole`: nothing failed, and all ranks close.  Else whatever would wait for others is left out. */
     void (*close)(bl_transport *transport, bool whole);
 
-    /* Each starts an operation and gives its number, from 0 to BL_TRANSPORT_REQUESTS - 1, free again once it has ended. */
+    /* Each starts an operation and gives its number, which is free again once it has ended. */
     belay_code (*all_reduce)(bl_transport *transport, bl_plane plane, void *data, int64_t n, belay_dtype dtype,
                              belay_group_op op, int *request, bl_error *error);
     belay_code (*broadcast)(bl_transport *transport, bl_plane plane, void *data, int64_t n_bytes, int root,
@@ -51,6 +52,11 @@ typedef struct bl_transport_api {
                           bl_error *error);
     /* *is_done once the operation has ended, well or (with the error's code) not. */
     belay_code (*test)(bl_transport *transport, int request, bool *is_done, bl_error *error);
+
+    /* Every call of a process must come of one thread, which is kept for the next group.  At the process's end, and only
+     * when all its groups were whole, that thread calls `finish`, which may wait for the other ranks. */
+    bool is_lasting;
+    void (*finish)(bl_transport *transport);
 } bl_transport_api;
 
 /* What a plug-in exports: `const bl_transport_api *bl_transport_plugin(void)`. */

@@ -295,6 +295,8 @@ int belay_close(belay_context *context)
         context->n_labels > 0 ? context->labels[context->n_labels - 1] : (uintptr_t)__builtin_return_address(0);
     if (context->is_open) {
         close_places(context); /* whose faults count */
+        if (context->close_groups != NULL)
+            context->close_groups(context);
         bl_modes_close(context);
         bl_context_tell_refused(context);
     }

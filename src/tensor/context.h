@@ -310,6 +310,8 @@ struct belay_context {
     uintptr_t moved_at[BL_MAX_WARNED];
     int n_moved_at;
 
+    /* dist/ sets it: groups are left by all ranks together, while what that meets still counts. */
+    void (*close_groups)(belay_context *context);
     bl_member *members;
     bl_grave *first_grave, *last_grave; /* the oldest first */
     int64_t n_graves;

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Binding ranks to devices: all say theirs, and all see who took whose. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <belay/devices.h>
+
+#include "dist/calls.h"
+#include "tensor/place.h"
+
+enum { NAME_SIZE = 16, HOST_SIZE = 56 };
+
+/* In a word: `more` holds the device's name, then the host's; `value` its number, -1: a shared one; `n_batch` the lowest
+ * rank of the host; `hash` local rank and size; `scale` whether a number was given. */
+static const char *host_of(const bl_word *word) { return word->more + NAME_SIZE; }
+
+static bool is_explicit(const char *device) { return strchr(device, ':') != NULL; }
+
+/* "sim" -> "sim:1" for local rank 1. */
+static bool name_of(const belay_group *group, const char *device, char out[NAME_SIZE])
+{
+    bool takes_local = !is_explicit(device) && strcmp(device, "cpu") != 0;
+    int n = takes_local ? snprintf(out, NAME_SIZE, "%s:%d", device, group->place.local_rank)
+                        : snprintf(out, NAME_SIZE, "%s", device);
+    return n > 0 && n < NAME_SIZE;
+}
+
+/* Two ranks that would work on one device, or -1. */
+static int shared_with(const bl_word *all, int rank)
+{
+    for (int r = 0; r < rank; r++)
+        if (all[rank].value >= 0 && all[r].n_batch == all[rank].n_batch && strcmp(all[r].more, all[rank].more) == 0)
+            return r;
+    return -1;
+}
+
+/* Its number is the rank among all, and no rank of its host has that number. */
+static bool is_global(const bl_word *word, int rank)
+{
+    int64_t local_rank = (int64_t)(word->hash >> 32), local_size = (int64_t)(word->hash & UINT32_MAX);
+    return word->scale != 0 && word->value == rank && rank != local_rank && word->value >= local_size;
+}
+
+static belay_code refuse_binding(belay_group *group, const char *advice, const char *what)
+{
+    bl_report_fault fault;
+    bl_report_fault_init(&fault, BELAY_PLACE_SHARED);
+    snprintf(fault.what, sizeof fault.what, "%s", what);
+    for (int r = 0; r < group->place.size; r++)
+        bl_report_fault_fact(&fault, "rank %d: %.*s, local rank %d on %.*s", r, NAME_SIZE - 1, group->all[r].more,
+                             (int)(group->all[r].hash >> 32), HOST_SIZE - 1, host_of(&group->all[r]));
+    snprintf(fault.advice, sizeof fault.advice, "%s", advice);
+    bl_group_break(group, &fault, NULL, 0);
+    bl_group_look(group);
+    return group->broken;
+}
+
+static belay_code check_all(belay_group *group)
+{
+    char what[256];
+    for (int r = 0; r < group->place.size; r++)
+        if (is_global(&group->all[r], r)) {
+            snprintf(what, sizeof what,
+                     "rank %d took device %.*s: that is its rank among all, where the local rank was meant", r,
+                     NAME_SIZE - 1, group->all[r].more);
+            return refuse_binding(group,
+                                  "Give belay_group_bind the kind of device alone: each rank then takes that of "
+                                  "its local rank.",
+                                  what);
+        }
+    for (int r = 0; r < group->place.size; r++) {
+        int other = shared_with(group->all, r);
+        if (other >= 0) {
+            snprintf(what, sizeof what, "ranks %d and %d are both on device %.*s of %.*s", other, r, NAME_SIZE - 1,
+                     group->all[r].more, HOST_SIZE - 1, host_of(&group->all[r]));
+            return refuse_binding(group, "", what);
+        }
+    }
+    return BELAY_OK;
+}
+
+static belay_code open_device(belay_group *group, const char *device, int *place, char name[NAME_SIZE])
+{
+    if (device != NULL && name_of(group, device, name))
+        return bl_place_named(group->context, name, place);
+    return device == NULL ? bl_place_named(group->context, NULL, place)
+                          : bl_context_raise(group->context, BELAY_CONF_VALUE, "%.64s is no device", device);
+}
+
+static bl_word word_of(belay_group *group, const char *device, const char *name)
+{
+    bl_word word = bl_group_word(group, BL_CALL_BIND);
+    const char *colon = strchr(name, ':');
+    const bl_transport_place *p = &group->place;
+    word.value = colon != NULL ? strtol(colon + 1, NULL, 10) : -1;
+    word.n_batch = p->leader;
+    word.hash = (uint64_t)p->local_rank << 32 | (uint32_t)p->local_size;
+    word.scale = is_explicit(device);
+    snprintf(word.more, NAME_SIZE, "%s", name);
+    snprintf(word.more + NAME_SIZE, HOST_SIZE, "%.*s", HOST_SIZE - 1, p->host);
+    return word;
+}
+
+static belay_code bind(belay_group *group, const char *device)
+{
+    char name[NAME_SIZE];
+    int place;
+    belay_code code = open_device(group, device, &place, name);
+    if (code != BELAY_OK) {
+        bl_word word = bl_group_word(group, BL_CALL_BIND);
+        word.flags = BL_FLAG_REFUSED;
+        belay_code met = bl_group_exchange(group, &word);
+        return met != BELAY_OK ? met : code;
+    }
+    bl_word word = word_of(group, device, name);
+    TRY(bl_group_exchange(group, &word));
+    TRY(check_all(group));
+    bl_place_go(group->context, place);
+    group->is_bound = true;
+    return BELAY_OK;
+}
+
+belay_code belay_group_bind(belay_group *group, const char *device)
+{
+    BL_ENTER(group != NULL ? group->context : NULL);
+    if (!bl_group_ask(group))
+        return bl_group_code(group);
+    bl_group_look(group);
+    if (group->broken != BELAY_OK)
+        return group->broken;
+    if (group->is_bound)
+        return bl_context_raise(group->context, BELAY_CONF_ORDER, "a group was bound to a device twice");
+    return bind(group, device);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between the files of a group. */
+#ifndef BL_DIST_CALLS_H
+#define BL_DIST_CALLS_H
+
+#include "dist/group.h"
+
+/* Whether it is a group: nothing is said of nil, life.stale of one that was closed. */
+bool bl_group_ask(const belay_group *group);
+/* Why bl_group_use was false. */
+belay_code bl_group_code(const belay_group *group);
+/* The others hear it. */
+void bl_group_give_up(belay_group *group, const char *why);
+
+/* The end of a context: the ranks close together while faults still count. */
+void bl_groups_end(belay_context *context);
+void bl_group_destroy(void *group);
+
+#endif

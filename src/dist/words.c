@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Words that ranks exchange: what they say, and which of them do not fit the others. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dist/words.h"
+
+const char *const bl_phase_names[BL_N_PHASES] = {
+    [BL_PHASE_OUTSIDE] = "outside of a step",
+    [BL_PHASE_DATA] = "data",
+    [BL_PHASE_FORWARD] = "forward",
+    [BL_PHASE_BACKWARD] = "backward",
+    [BL_PHASE_AGREE] = "agreement",
+    [BL_PHASE_REDUCE] = "reduction",
+    [BL_PHASE_UPDATE] = "update",
+    [BL_PHASE_EVALUATE] = "evaluation",
+    [BL_PHASE_SAVE] = "saving",
+    [BL_PHASE_CALL] = "a call",
+};
+
+static const char *const call_names[BL_N_CALLS] = {
+    [BL_CALL_NONE] = "nothing",
+    [BL_CALL_BIND] = "bind",
+    [BL_CALL_ALL_REDUCE] = "all_reduce",
+    [BL_CALL_BROADCAST] = "broadcast",
+    [BL_CALL_ALL_GATHER] = "all_gather",
+    [BL_CALL_BARRIER] = "barrier",
+    [BL_CALL_AGREE] = "agree",
+    [BL_CALL_MANIFEST] = "manifest",
+    [BL_CALL_STEP] = "the end of a window",
+    [BL_CALL_CLOSE] = "close",
+};
+
+static const char *const op_names[] = {"sum", "max", "or"};
+
+static const char *call_name(uint32_t kind) { return kind < BL_N_CALLS ? call_names[kind] : "a call of another build"; }
+
+void bl_word_call(const bl_word *word, char *out, size_t size)
+{
+    snprintf(out, size, "%s #%" PRIu64, call_name(word->kind), word->number);
+}
+
+void bl_words_add(char *out, size_t size, const char *format, ...)
+{
+    size_t used = strlen(out);
+    va_list args;
+    va_start(args, format);
+    if (used < size)
+        vsnprintf(out + used, size - used, format, args);
+    va_end(args);
+}
+
+void bl_word_describe(const bl_word *word, char *out, size_t size)
+{
+    bl_word_call(word, out, size);
+    if (word->flags & BL_FLAG_REFUSED) {
+        bl_words_add(out, size, ", refused there");
+        return;
+    }
+    bool has_data =
+        word->kind == BL_CALL_ALL_REDUCE || word->kind == BL_CALL_BROADCAST || word->kind == BL_CALL_ALL_GATHER;
+    if (has_data)
+        bl_words_add(out, size, " of %" PRId64 " %s", word->count, belay_dtype_name((belay_dtype)word->dtype));
+    if (word->kind == BL_CALL_ALL_REDUCE && word->op < BL_COUNT(op_names))
+        bl_words_add(out, size, " by %s", op_names[word->op]);
+    if (word->kind == BL_CALL_BROADCAST)
+        bl_words_add(out, size, " from rank %" PRIu32, word->root);
+    if (word->kind == BL_CALL_MANIFEST)
+        bl_words_add(out, size, ", part %" PRId64, word->count);
+    if (has_data && word->more[0] != '\0')
+        bl_words_add(out, size, ", %.*s", (int)sizeof word->more, word->more);
+}
+
+/* ---- comparing ------------------------------------------------------------------------------------------------------- */
+
+bool bl_word_fits(const bl_word *a, const bl_word *b)
+{
+    return a->kind == b->kind && a->number == b->number && a->dtype == b->dtype && a->op == b->op &&
+           a->root == b->root && a->count == b->count && (a->flags & BL_FLAG_REFUSED) == (b->flags & BL_FLAG_REFUSED);
+}
+
+static int n_like(const bl_word *all, int size, int rank)
+{
+    int n = 0;
+    for (int r = 0; r < size; r++)
+        n += bl_word_fits(&all[r], &all[rank]);
+    return n;
+}
+
+/* The lowest rank that says what `rank` says. */
+static int first_like(const bl_word *all, int rank)
+{
+    int r = 0;
+    while (!bl_word_fits(&all[r], &all[rank]))
+        r++;
+    return r;
+}
+
+static int majority(const bl_word *all, int size, bool *is_tie)
+{
+    int best = 0;
+    *is_tie = false;
+    for (int r = 1; r < size; r++) {
+        if (first_like(all, r) != r)
+            continue;
+        int n = n_like(all, size, r), most = n_like(all, size, best);
+        *is_tie = n == most || (*is_tie && n < most);
+        if (n > most)
+            best = r;
+    }
+    return best;
+}
+
+static void ranks_like(const bl_word *all, int size, int rank, char *out, size_t room)
+{
+    bool is_one = n_like(all, size, rank) == 1;
+    snprintf(out, room, is_one ? "rank " : "ranks ");
+    const char *between = "";
+    for (int r = 0; r < size; r++)
+        if (bl_word_fits(&all[r], &all[rank])) {
+            bl_words_add(out, room, "%s%d", between, r);
+            between = ", ";
+        }
+}
+
+/* One line for all that say the same; the site and the position are those of the first. */
+static void tell_side(const bl_word *all, int size, int rank, bl_report_fault *fault)
+{
+    char ranks[96], call[160];
+    const bl_word *w = &all[rank];
+    ranks_like(all, size, rank, ranks, sizeof ranks);
+    bl_word_describe(w, call, sizeof call);
+    bl_report_fault_fact(fault, "%s: %s%s%.*s, step %" PRIu64 ", batch %" PRIu32 ":%" PRIu32, ranks, call,
+                         w->site[0] != '\0' ? " at " : "", BL_WORD_SITE, w->site, w->step, w->epoch, w->position);
+}
+
+bool bl_word_odd(const bl_word *all, int size, int rank)
+{
+    bool is_tie;
+    int best = majority(all, size, &is_tie);
+    return !is_tie && !bl_word_fits(&all[rank], &all[best]);
+}
+
+static void headline(const bl_word *all, int size, int best, bool is_tie, bl_report_fault *fault)
+{
+    char ranks[96], call[160], others[160];
+    int odd = 0;
+    while (bl_word_fits(&all[odd], &all[best]))
+        odd++;
+    int n_odd = size - n_like(all, size, best), n_others = n_like(all, size, best);
+    bool is_one_side = n_like(all, size, odd) == n_odd;
+    ranks_like(all, size, odd, ranks, sizeof ranks);
+    bl_word_describe(&all[odd], call, sizeof call);
+    bl_word_describe(&all[best], others, sizeof others);
+    if (is_tie) {
+        bl_words_add(fault->what, sizeof fault->what, "%s called %s, and as many called %s: a tie", ranks, call,
+                     others);
+        return;
+    }
+    bl_words_add(fault->what, sizeof fault->what, "%s called %s, where %d other%s called %s", ranks, call, n_others,
+                 n_others == 1 ? "" : "s", others);
+    if (!is_one_side)
+        bl_words_add(fault->what, sizeof fault->what, "; %d more differ", n_odd - n_like(all, size, odd));
+}
+
+belay_code bl_group_compare(const bl_word *all, int size, bl_report_fault *fault)
+{
+    int r = 1;
+    while (r < size && bl_word_fits(&all[r], &all[0]))
+        r++;
+    if (r >= size)
+        return BELAY_OK;
+    bool is_tie;
+    int best = majority(all, size, &is_tie);
+    bl_report_fault_init(fault, BELAY_COMM_MISMATCH);
+    headline(all, size, best, is_tie, fault);
+    for (r = 0; r < size; r++)
+        if (first_like(all, r) == r && r != best)
+            tell_side(all, size, r, fault);
+    tell_side(all, size, best, fault);
+    return BELAY_COMM_MISMATCH;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a word says, in words. */
+#ifndef BL_DIST_WORDS_H
+#define BL_DIST_WORDS_H
+
+#include "dist/group.h"
+
+/* Appends to a text of that size; what does not fit is cut. */
+void bl_words_add(char *out, size_t size, const char *format, ...) BL_PRINTF(3, 4);
+
+/* "all_reduce #37", and the same with all that is compared: "all_reduce #37 of 8 f32 by sum". */
+void bl_word_call(const bl_word *word, char *out, size_t size);
+void bl_word_describe(const bl_word *word, char *out, size_t size);
+
+bool bl_word_fits(const bl_word *a, const bl_word *b);
+/* Whether that rank says something else than the most do; nobody does in a tie. */
+bool bl_word_odd(const bl_word *all, int size, int rank);
+
+#endif

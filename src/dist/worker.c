@@ -1,0 +1,724 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker: starts works when their turn has come, asks whether they ended, keeps the heartbeats going. */
+#include "dist/worker.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "dist/hand.h"
+#include "dist/words.h"
+
+#define MS INT64_C(1000000)
+enum {
+    SPIN_NS = 30000,        /* after something happened: asks again and again for so long */
+    FIRST_NAP_NS = 5000,    /* then sleeps, and longer each time, up to: */
+    DATA_NAP_NS = 200000,   /* while data are on their way */
+    WORDS_NAP_NS = 1000000, /* while words are */
+    IDLE_NAP_NS = 5000000   /* while nothing is */
+};
+
+static void lock(bl_group_worker *w) { pthread_mutex_lock(&w->lock); }
+static void unlock(bl_group_worker *w) { pthread_mutex_unlock(&w->lock); }
+
+/* ---- what the main thread asks --------------------------------------------------------------------------------------- */
+
+static void stir(bl_group_worker *w)
+{
+    w->has_news = true;
+    pthread_cond_signal(&w->wake);
+}
+
+static void set_state(bl_work *work, bl_work_state state) { __atomic_store_n(&work->state, state, __ATOMIC_RELEASE); }
+
+/* The work may be gone as soon as it is over. */
+static void end_work(bl_work *work, bool failed)
+{
+    uint64_t *word = work->ended_word, value = work->ended_value;
+    if (work->end != NULL)
+        work->end(work->state_of, failed);
+    set_state(work, failed ? BL_WORK_FAILED : BL_WORK_ENDED);
+    if (word != NULL)
+        __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+void bl_worker_post(bl_group_worker *w, bl_work *work)
+{
+    work->posted = bl_clock_now();
+    work->next = NULL;
+    work->is_started = false;
+    lock(w);
+    bool is_refused = w->is_failed;
+    work->number = w->n_posted[work->plane]++;
+    w->me.n_calls = w->n_posted[BL_PLANE_WORDS];
+    w->me.n_launched = w->n_posted[BL_PLANE_DATA];
+    if (!is_refused) {
+        set_state(work, BL_WORK_POSTED);
+        if (w->last[work->plane] != NULL)
+            w->last[work->plane]->next = work;
+        else
+            w->first[work->plane] = work;
+        w->last[work->plane] = work;
+        stir(w);
+    }
+    unlock(w);
+    if (is_refused)
+        end_work(work, true);
+}
+
+static void begin_waiting(bl_group_worker *w, const char *what, const char *site)
+{
+    lock(w);
+    w->me.waits = 1;
+    w->wait_since = bl_clock_now();
+    snprintf(w->me.what, sizeof w->me.what, "%s", what);
+    snprintf(w->me.site, sizeof w->me.site, "%s", site);
+    unlock(w);
+}
+
+void bl_worker_wait(bl_group_worker *w, bl_work *work, const char *what, const char *site)
+{
+    int64_t begin = bl_clock_now();
+    begin_waiting(w, what, site);
+    while (!bl_work_is_over(work) && bl_clock_now() - begin < SPIN_NS)
+        sched_yield();
+    lock(w);
+    while (!bl_work_is_over(work))
+        pthread_cond_wait(&w->done, &w->lock);
+    w->me.waits = 0;
+    unlock(w);
+}
+
+void bl_worker_fail(bl_group_worker *w, const bl_failure *failure)
+{
+    lock(w);
+    if (!w->is_failed) {
+        w->failure = *failure;
+        w->is_failed = true;
+        stir(w);
+    }
+    unlock(w);
+}
+
+bool bl_worker_has_failed(bl_group_worker *w, bl_failure *failure)
+{
+    lock(w);
+    bool has_failed = w->is_failed;
+    if (has_failed && failure != NULL)
+        *failure = w->failure;
+    unlock(w);
+    return has_failed;
+}
+
+static void set_position(bl_group_worker *w, const belay_context *context)
+{
+    w->me.step = context->step;
+    w->me.epoch = context->epoch;
+    w->me.position = context->position;
+}
+
+void bl_worker_at(bl_group_worker *w, const belay_context *context)
+{
+    lock(w);
+    set_position(w, context);
+    unlock(w);
+}
+
+bl_phase bl_worker_phase(bl_group_worker *w, bl_phase phase, const belay_context *context)
+{
+    lock(w);
+    bl_phase before = (bl_phase)w->me.phase;
+    set_position(w, context);
+    if (phase != before)
+        w->phase_since = bl_clock_now();
+    w->me.phase = phase;
+    unlock(w);
+    return before;
+}
+
+/* ---- heartbeats ------------------------------------------------------------------------------------------------------ */
+
+/* A lost rank has been silent for several periods. */
+static int64_t old_age(const bl_group_worker *w) { return 3 * w->period + 50 * MS; }
+
+static bl_beat beat_now(bl_group_worker *w, int64_t now)
+{
+    lock(w);
+    bl_beat me = w->me;
+    me.phase_ns = now - w->phase_since;
+    me.wait_ns = me.waits ? now - w->wait_since : 0;
+    unlock(w);
+    return me;
+}
+
+static bl_roll roll_now(bl_group_worker *w, const bl_beat *me, int64_t now)
+{
+    return (bl_roll){w->place.rank, w->place.size, me, w->peer, now, w->timeout, old_age(w)};
+}
+
+static void adopt(bl_group_worker *w, int peer, int64_t now)
+{
+    bl_failure failure;
+    bl_beat me = beat_now(w, now);
+    bl_roll roll = roll_now(w, &me, now);
+    bl_roll_adopt(&roll, peer, &failure);
+    bl_worker_fail(w, &failure);
+}
+
+/* Where ranks differ each finds out by itself, with the words of both sides; only one that cannot takes a peer's. */
+static void hear(bl_group_worker *w, int r, int64_t now)
+{
+    bl_peer *p = &w->peer[r];
+    if (p->in.group != w->number) /* of a group of before */
+        return;
+    lock(w);
+    p->last = p->in;
+    p->heard = now;
+    unlock(w);
+    if (p->last.code == BELAY_OK || bl_worker_has_failed(w, NULL))
+        return;
+    if (p->last.code != BELAY_COMM_MISMATCH) {
+        adopt(w, r, now);
+    } else if (w->told_by < 0) {
+        w->told_by = r;
+        w->adopt_at = now + bl_min_i64(w->timeout / 4, 1000 * MS);
+    }
+}
+
+/* An error in a message to or from a rank is no message: its silence tells. */
+static void receive(bl_group_worker *w, int r, int64_t now)
+{
+    bl_peer *p = &w->peer[r];
+    for (int most = 8; most > 0 && !p->is_cut; most--) {
+        bool is_done = false;
+        if (!p->is_receiving) {
+            p->is_cut = w->api->receive(w->transport, r, &p->in, sizeof p->in, &p->receiving, NULL) != BELAY_OK;
+            p->is_receiving = !p->is_cut;
+            continue;
+        }
+        p->is_cut = w->api->test(w->transport, p->receiving, &is_done, NULL) != BELAY_OK;
+        if (!is_done)
+            return;
+        p->is_receiving = false;
+        if (!p->is_cut)
+            hear(w, r, now);
+    }
+}
+
+static void send(bl_group_worker *w, int r, int64_t now)
+{
+    bl_peer *p = &w->peer[r];
+    if (p->is_sending && !p->is_cut) {
+        bool is_done = false;
+        p->is_cut = w->api->test(w->transport, p->sending, &is_done, NULL) != BELAY_OK;
+        p->is_sending = !is_done;
+    }
+    if (p->is_cut || p->is_sending || p->told == w->version)
+        return;
+    p->out = beat_now(w, now);
+    p->told = w->version;
+    p->is_cut = w->api->send(w->transport, r, &p->out, sizeof p->out, &p->sending, NULL) != BELAY_OK;
+    p->is_sending = !p->is_cut;
+}
+
+static void beat(bl_group_worker *w, int64_t now)
+{
+    lock(w);
+    uint64_t n_calls = w->me.n_calls + w->me.n_launched;
+    unlock(w);
+    int64_t since = now - w->version_at;
+    if (since >= w->period || (n_calls != w->version_calls && since >= w->period / 5)) {
+        w->version++;
+        w->version_at = now;
+        w->version_calls = n_calls;
+    }
+    for (int r = 0; r < w->place.size; r++)
+        if (r != w->place.rank) {
+            receive(w, r, now);
+            send(w, r, now);
+        }
+    if (w->told_by >= 0 && now >= w->adopt_at && !bl_worker_has_failed(w, NULL))
+        adopt(w, w->told_by, now);
+}
+
+void bl_worker_report(bl_group_worker *w, const char *state, const belay_context *context)
+{
+    bl_worker_at(w, context);
+    bl_beat me = beat_now(w, bl_clock_now());
+    if (!bl_worker_has_failed(w, NULL))
+        bl_status_write(w, state, NULL, &me);
+}
+
+int bl_worker_lowest_survivor(bl_group_worker *w)
+{
+    int64_t now = bl_clock_now();
+    int lowest = w->place.rank;
+    lock(w);
+    for (int r = w->place.rank - 1; r >= 0; r--)
+        if (now - w->peer[r].heard <= old_age(w) && !(w->is_failed && bl_failure_has(&w->failure, r)))
+            lowest = r;
+    unlock(w);
+    return lowest;
+}
+
+/* ---- works ----------------------------------------------------------------------------------------------------------- */
+
+static void fail_by_error(bl_group_worker *w, const bl_error *error)
+{
+    bl_failure failure;
+    bl_failure_begin(&failure, error->code);
+    snprintf(failure.fault.what, sizeof failure.fault.what, "%s", error->what);
+    snprintf(failure.fault.facts, sizeof failure.fault.facts, "%.*s", (int)sizeof failure.fault.facts - 1,
+             error->facts);
+    snprintf(failure.fault.advice, sizeof failure.fault.advice, "%s", error->advice);
+    bl_failure_culprit(&failure, w->place.rank);
+    bl_worker_fail(w, &failure);
+}
+
+static void scale(const bl_work *work)
+{
+    float by = work->factor;
+    switch (work->dtype) {
+    case BELAY_F32:
+        for (int64_t i = 0; i < work->n; i++)
+            ((float *)work->data)[i] *= by;
+        break;
+    case BELAY_F64:
+        for (int64_t i = 0; i < work->n; i++)
+            ((double *)work->data)[i] *= (double)by;
+        break;
+    case BELAY_BF16:
+        for (int64_t i = 0; i < work->n; i++)
+            ((bl_bf16 *)work->data)[i] = bl_to_bf16(bl_from_bf16(((bl_bf16 *)work->data)[i]) * by);
+        break;
+    case BELAY_F16:
+        for (int64_t i = 0; i < work->n; i++)
+            ((bl_f16 *)work->data)[i] = bl_to_f16(bl_from_f16(((bl_f16 *)work->data)[i]) * by);
+        break;
+    default:
+        break;
+    }
+}
+
+static belay_code start(bl_group_worker *w, bl_work *work, bl_error *error)
+{
+    switch (work->kind) {
+    case BL_WORK_ALL_REDUCE:
+        if (work->factor != 0 && work->factor != 1)
+            scale(work);
+        return w->api->all_reduce(w->transport, work->plane, work->data, work->n, work->dtype, work->op, &work->request,
+                                  error);
+    case BL_WORK_BROADCAST:
+        return w->api->broadcast(w->transport, work->plane, work->data, work->n, work->root, &work->request, error);
+    case BL_WORK_ALL_GATHER:
+        break;
+    }
+    return w->api->all_gather(w->transport, work->plane, work->mine, work->data, work->n, &work->request, error);
+}
+
+static bool is_ready(const bl_work *work)
+{
+    return work->ready == NULL || __atomic_load_n(work->ready, __ATOMIC_ACQUIRE) >= work->ready_at;
+}
+
+/* The next work of the plane, if its turn has come: it is under way from now on. */
+static bl_work *next_work(bl_group_worker *w, int plane)
+{
+    lock(w);
+    bl_work *work = w->first[plane];
+    if (work != NULL && (w->is_failed || w->n_under_way[plane] == BL_WORKS_UNDER_WAY || !is_ready(work)))
+        work = NULL;
+    if (work != NULL) {
+        w->first[plane] = work->next;
+        if (work->next == NULL)
+            w->last[plane] = NULL;
+    }
+    unlock(w);
+    if (work == NULL)
+        return NULL;
+    work->next = NULL;
+    bl_work **end = &w->under_way[plane];
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = work;
+    w->n_under_way[plane]++;
+    return work;
+}
+
+static bool start_works(bl_group_worker *w, int plane)
+{
+    bool any = false;
+    bl_error error;
+    for (bl_work *work; (work = next_work(w, plane)) != NULL; any = true) {
+        if (work->begin != NULL)
+            work->begin(work->state_of);
+        work->is_started = true;
+        set_state(work, BL_WORK_UNDER_WAY);
+        if (start(w, work, &error) != BELAY_OK) {
+            fail_by_error(w, &error);
+            return true;
+        }
+    }
+    return any;
+}
+
+static bool test_works(bl_group_worker *w, int plane, int64_t now)
+{
+    bool any = false;
+    bl_error error;
+    for (bl_work **at = &w->under_way[plane]; *at != NULL;) {
+        bl_work *work = *at;
+        bool is_done = false;
+        if (w->api->test(w->transport, work->request, &is_done, &error) != BELAY_OK) {
+            fail_by_error(w, &error);
+            return true;
+        }
+        if (!is_done) {
+            at = &work->next;
+            continue;
+        }
+        *at = work->next;
+        w->n_under_way[plane]--;
+        w->moved[plane] = now;
+        end_work(work, false);
+        any = true;
+    }
+    return any;
+}
+
+/* "all_reduce #37", "bucket 3 of model". */
+static void describe_work(const bl_work *work, char *out, size_t size)
+{
+    if (work->plane == BL_PLANE_WORDS && work->kind == BL_WORK_ALL_GATHER && work->n == BL_WORD_BYTES)
+        bl_word_call(work->mine, out, size);
+    else
+        snprintf(out, size, "%s", work->what != NULL ? work->what : "an operation");
+}
+
+/* The oldest work of a plane must be over by its deadline, or that much after the one before. */
+static void look_at_deadline(bl_group_worker *w, int plane, int64_t now)
+{
+    lock(w);
+    const bl_work *work = w->under_way[plane] != NULL ? w->under_way[plane] : w->first[plane];
+    unlock(w);
+    if (work == NULL)
+        return;
+    int64_t waited = now - bl_max_i64(work->posted, w->moved[plane]);
+    if (waited <= w->timeout)
+        return;
+    char what[128];
+    bl_failure failure;
+    bl_beat me = beat_now(w, now);
+    bl_roll roll = roll_now(w, &me, now);
+    describe_work(work, what, sizeof what);
+    bl_roll_deadline(&roll, work, what, waited, &failure);
+    bl_worker_fail(w, &failure);
+}
+
+/* ---- after a failure ------------------------------------------------------------------------------------------------- */
+
+static void fail_works(bl_group_worker *w)
+{
+    for (int plane = 0; plane < BL_N_PLANES; plane++) {
+        lock(w);
+        bl_work *waiting = w->first[plane];
+        w->first[plane] = w->last[plane] = NULL;
+        unlock(w);
+        bl_work *lists[] = {w->under_way[plane], waiting};
+        w->under_way[plane] = NULL;
+        w->n_under_way[plane] = 0;
+        for (int i = 0; i < BL_COUNT(lists); i++)
+            for (bl_work *work = lists[i], *next; work != NULL; work = next) {
+                next = work->next;
+                end_work(work, true);
+            }
+    }
+}
+
+/* What was under way is abandoned; the others are told at once, then the launcher. */
+static void flush(bl_group_worker *w, int64_t now)
+{
+    lock(w);
+    const bl_failure *f = &w->failure;
+    w->me.code = f->fault.code;
+    w->me.n_culprits = f->n_culprits;
+    memcpy(w->me.culprit, f->culprit, sizeof w->me.culprit);
+    snprintf(w->me.why, sizeof w->me.why, "%.*s", (int)sizeof w->me.why - 1, f->fault.what);
+    unlock(w);
+    w->version++;
+    w->version_at = now;
+    w->is_flushed = true;
+    beat(w, now);
+    bl_beat me = beat_now(w, now);
+    bl_status_write(w, "failed", &w->failure, &me);
+    fail_works(w);
+    lock(w);
+    pthread_cond_broadcast(&w->done);
+    unlock(w);
+}
+
+/* A broken group is left when all that are heard of know it, or soon after. */
+static bool may_leave(bl_group_worker *w, int64_t now)
+{
+    if (!w->is_flushed || now - w->closing_since >= 250 * MS)
+        return true;
+    for (int r = 0; r < w->place.size; r++) {
+        const bl_peer *p = &w->peer[r];
+        bool is_heard = r != w->place.rank && !p->is_cut && now - p->heard <= old_age(w);
+        if (is_heard && (p->told != w->version || p->is_sending || p->last.code == BELAY_OK))
+            return false;
+    }
+    return true;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------------------------ */
+
+static bool is_at_work(bl_group_worker *w, int plane) { return w->under_way[plane] != NULL || w->first[plane] != NULL; }
+
+static struct timespec after(int64_t ns)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    ns += t.tv_nsec;
+    t.tv_sec += (time_t)(ns / (1000 * MS));
+    t.tv_nsec = (long)(ns % (1000 * MS));
+    return t;
+}
+
+static void rest(bl_group_worker *w, bool has_happened, int64_t now)
+{
+    if (has_happened) {
+        w->happened = now;
+        w->nap = FIRST_NAP_NS;
+    }
+    lock(w);
+    bool data = is_at_work(w, BL_PLANE_DATA), words = is_at_work(w, BL_PLANE_WORDS);
+    int64_t most = data ? DATA_NAP_NS : words || w->shall_close ? WORDS_NAP_NS : IDLE_NAP_NS;
+    bool spins = (data || words) && now - w->happened < SPIN_NS;
+    w->nap = data || words ? bl_min_i64(w->nap + w->nap / 4, most) : most;
+    if (!w->has_news && !spins) {
+        struct timespec until = after(w->nap);
+        while (!w->has_news && pthread_cond_timedwait(&w->wake, &w->lock, &until) != ETIMEDOUT)
+            ;
+    }
+    if (w->has_news) {
+        w->happened = now;
+        w->nap = FIRST_NAP_NS;
+        w->has_news = false;
+    }
+    unlock(w);
+    if (spins)
+        sched_yield();
+}
+
+/* False when it is time to leave. */
+static bool turn(bl_group_worker *w)
+{
+    int64_t now = bl_clock_now();
+    bool has_failed = bl_worker_has_failed(w, NULL), any = false;
+    if (has_failed && !w->is_flushed)
+        flush(w, now);
+    lock(w);
+    bool shall_close = w->shall_close;
+    if (shall_close && w->closing_since == 0)
+        w->closing_since = now;
+    unlock(w);
+    if (shall_close && may_leave(w, now))
+        return false;
+    for (int plane = 0; plane < BL_N_PLANES && !has_failed; plane++) {
+        any = start_works(w, plane) || any;
+        if (!bl_worker_has_failed(w, NULL))
+            any = test_works(w, plane, now) || any;
+    }
+    if (any) {
+        lock(w);
+        pthread_cond_broadcast(&w->done);
+        unlock(w);
+    }
+    beat(w, now);
+    for (int plane = 0; plane < BL_N_PLANES && !bl_worker_has_failed(w, NULL); plane++)
+        look_at_deadline(w, plane, now);
+    rest(w, any || (bl_worker_has_failed(w, NULL) && !w->is_flushed), now);
+    return true;
+}
+
+/* Messages to peers that are not off yet keep their memory. */
+static bool is_sending(const bl_group_worker *w)
+{
+    for (int r = 0; r < w->place.size; r++)
+        if (w->peer[r].is_sending && !w->peer[r].is_cut)
+            return true;
+    return false;
+}
+
+static void settle(bl_group_worker *w)
+{
+    int64_t begin = bl_clock_now();
+    while (is_sending(w) && bl_clock_now() - begin < 100 * MS) {
+        for (int r = 0; r < w->place.size; r++) {
+            w->peer[r].told = w->version;
+            send(w, r, begin);
+        }
+        sched_yield();
+    }
+    w->is_dirty = is_sending(w);
+}
+
+static belay_code open_transport(bl_group_worker *w)
+{
+    TRY(w->api->open(&w->transport, &w->place, &w->error));
+    w->peer = bl_alloc(w->place.size, sizeof *w->peer);
+    if (w->peer != NULL)
+        return BELAY_OK;
+    w->api->close(w->transport, true);
+    return bl_error_set(&w->error, BELAY_MEM_EXHAUSTED, "no memory for a group of %d ranks", w->place.size);
+}
+
+static void set_out(bl_group_worker *w)
+{
+    int64_t now = bl_clock_now();
+    for (int r = 0; r < w->place.size; r++)
+        w->peer[r].heard = now;
+    w->phase_since = now;
+    w->told_by = -1;
+    w->me.group = w->number;
+    snprintf(w->me.host, sizeof w->me.host, "%.*s", (int)sizeof w->me.host - 1, w->place.host);
+}
+
+void bl_worker_run(bl_group_worker *w)
+{
+    belay_code code = open_transport(w);
+    if (code == BELAY_OK)
+        set_out(w);
+    lock(w);
+    w->open_code = code;
+    w->is_opened = true;
+    pthread_cond_broadcast(&w->done);
+    unlock(w);
+    if (code == BELAY_OK) {
+        while (turn(w))
+            ;
+        if (w->is_whole)
+            settle(w);
+        w->api->close(w->transport, w->is_whole);
+    }
+    lock(w);
+    w->is_closed = true;
+    pthread_cond_broadcast(&w->done);
+    unlock(w);
+}
+
+/* ---- opening and closing --------------------------------------------------------------------------------------------- */
+
+/* Memory that a transport may still write to, and a thread that may never come back: kept where it can be found. */
+static pthread_mutex_t abandoned_lock = PTHREAD_MUTEX_INITIALIZER;
+static bl_group_worker *abandoned;
+
+static void abandon(bl_group_worker *w)
+{
+    pthread_mutex_lock(&abandoned_lock);
+    w->next = abandoned;
+    abandoned = w;
+    pthread_mutex_unlock(&abandoned_lock);
+}
+
+static void worker_free(bl_group_worker *w)
+{
+    pthread_cond_destroy(&w->wake);
+    pthread_cond_destroy(&w->done);
+    pthread_mutex_destroy(&w->lock);
+    bl_free(w->peer);
+    bl_free(w);
+}
+
+static bl_group_worker *worker_new(const bl_transport_api *api, int64_t timeout, const char *status_folder)
+{
+    bl_group_worker *w = bl_alloc(1, sizeof *w);
+    if (w == NULL)
+        return NULL;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->wake, &monotonic);
+    pthread_cond_init(&w->done, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    w->api = api;
+    w->timeout = timeout;
+    w->period = bl_max_i64(20 * MS, bl_min_i64(timeout / 10, 1000 * MS));
+    w->nap = FIRST_NAP_NS;
+    snprintf(w->status_folder, sizeof w->status_folder, "%s", status_folder != NULL ? status_folder : "");
+    return w;
+}
+
+/* Whether that came true within the time. */
+static bool wait_until(bl_group_worker *w, const bool *flag, int64_t ns)
+{
+    struct timespec until = after(ns);
+    lock(w);
+    int late = 0;
+    while (!*flag && late != ETIMEDOUT)
+        late = pthread_cond_timedwait(&w->done, &w->lock, &until);
+    bool is_true = *flag;
+    unlock(w);
+    return is_true;
+}
+
+bl_group_worker *bl_worker_open(const bl_transport_api *api, int64_t timeout, const char *status_folder,
+                                bl_error *error)
+{
+    bl_group_worker *w = worker_new(api, timeout, status_folder);
+    if (w == NULL) {
+        bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for a group");
+        return NULL;
+    }
+    if (bl_hand_take(api, &w->hand, error) != BELAY_OK) {
+        worker_free(w);
+        return NULL;
+    }
+    bl_hand_work(w->hand, w, &w->number);
+    int64_t most = bl_max_i64(timeout, 30000 * MS); /* processes start as fast as they may */
+    if (!wait_until(w, &w->is_opened, most)) {
+        bl_error_set(error, BELAY_COMM_DEADLINE, "%s did not start within %.1f s", api->name, (double)most / 1e9);
+        bl_error_fact(error, "a rank that opens no group, or has died, keeps all others waiting here");
+        abandon(w);
+        return NULL;
+    }
+    if (w->open_code == BELAY_OK)
+        return w;
+    *error = w->error;
+    bool is_closed = wait_until(w, &w->is_closed, 2000 * MS);
+    bl_hand_leave(w->hand, NULL, !is_closed);
+    if (is_closed)
+        worker_free(w);
+    return NULL;
+}
+
+bool bl_worker_close(bl_group_worker *w, bool whole)
+{
+    lock(w);
+    w->shall_close = true;
+    w->is_whole = whole && !w->is_failed;
+    stir(w);
+    unlock(w);
+    bool is_closed = wait_until(w, &w->is_closed, 2000 * MS);
+    bl_hand_leave(w->hand, is_closed && w->is_whole ? w->transport : NULL, !is_closed);
+    bool is_free = is_closed && w->is_whole && !w->is_dirty;
+    if (is_free)
+        worker_free(w);
+    else
+        abandon(w);
+    return is_free;
+}
+
+/* Without memory for the list it is lost, and still not freed. */
+void bl_worker_keep(bl_group_worker *w, void *memory)
+{
+    if (memory != NULL && bl_grow(&w->kept, &w->kept_capacity, w->n_kept + 1, sizeof *w->kept))
+        w->kept[w->n_kept++] = memory;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread that owns a group's transport.  Everything that the transport does is done there; the main thread posts works
+ * and says what it is at.  Signals are blocked in it. */
+#ifndef BL_DIST_WORKER_H
+#define BL_DIST_WORKER_H
+
+#include <pthread.h>
+
+#include "dist/beat.h"
+
+/* Most works of a plane that are under way at once. */
+enum { BL_WORKS_UNDER_WAY = 4 };
+
+typedef struct bl_hand bl_hand; /* the thread, which outlives a group where the transport wants one thread for all */
+
+struct bl_group_worker {
+    pthread_mutex_t lock;
+    pthread_cond_t wake, done; /* for the worker, for the main thread */
+    const bl_transport_api *api;
+    bl_hand *hand;
+    uint64_t number; /* of the group in its process */
+    int64_t timeout, period;
+    char status_folder[512];
+
+    /* Under the lock. */
+    bool is_opened, is_closed;  /* `open` has ended, the thread has let go of it */
+    bool shall_close, is_whole; /* likewise asked for */
+    bool has_news;
+    belay_code open_code;
+    bl_error error;
+    bl_work *first[BL_N_PLANES], *last[BL_N_PLANES]; /* that wait for their turn */
+    uint64_t n_posted[BL_N_PLANES];
+    bl_beat me; /* without its ages */
+    int64_t phase_since, wait_since;
+    bl_failure failure;
+    bool is_failed; /* `failure` is there and stays */
+
+    /* Written by the worker before is_opened, then read by all. */
+    bl_transport *transport;
+    bl_transport_place place;
+
+    /* The worker's alone. */
+    bl_peer *peer;                   /* heard: under the lock */
+    bl_work *under_way[BL_N_PLANES]; /* the oldest first */
+    int n_under_way[BL_N_PLANES];
+    int64_t moved[BL_N_PLANES]; /* when a work of it ended last */
+    bool is_flushed;            /* what was not over has failed */
+    uint64_t version;           /* of what peers are to be told */
+    uint64_t version_calls;     /* `n_calls` in it */
+    int64_t version_at;
+    int told_by;      /* the peer whose mismatch is to be adopted, or -1 */
+    int64_t adopt_at; /* when */
+    int64_t closing_since;
+    bool is_dirty; /* a message is not off */
+    int64_t happened, nap;
+    void **kept;
+    int64_t n_kept, kept_capacity;
+    bl_group_worker *next; /* in the list of those that were abandoned */
+};
+
+/* Opens the transport in the worker's thread.  NULL with the error. */
+bl_group_worker *bl_worker_open(const bl_transport_api *api, int64_t timeout, const char *status_folder,
+                                bl_error *error);
+/* Lets go of it; after a failure (`whole` is false) its memory stays, since the transport may still write there: false. */
+bool bl_worker_close(bl_group_worker *worker, bool whole);
+/* That memory, too. */
+void bl_worker_keep(bl_group_worker *worker, void *memory);
+
+void bl_worker_post(bl_group_worker *worker, bl_work *work);
+void bl_worker_wait(bl_group_worker *worker, bl_work *work, const char *what, const char *site);
+/* The first one counts. */
+void bl_worker_fail(bl_group_worker *worker, const bl_failure *failure);
+bool bl_worker_has_failed(bl_group_worker *worker, bl_failure *failure);
+
+/* What the main thread is at. */
+bl_phase bl_worker_phase(bl_group_worker *worker, bl_phase phase, const belay_context *context);
+
+void bl_worker_at(bl_group_worker *worker, const belay_context *context);
+
+int bl_worker_lowest_survivor(bl_group_worker *worker);
+
+/* For the launcher, "running" or "closed"; what was written of a failure stays. */
+void bl_worker_report(bl_group_worker *worker, const char *state, const belay_context *context);
+void bl_status_write(const bl_group_worker *worker, const char *state, const bl_failure *failure, const bl_beat *me);
+
+#endif

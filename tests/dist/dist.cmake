@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests with real ranks.  A program is tests/dist/ranks_<name>.c (with tests/dist/ranks.c and tests/support linked in); every
+# rank runs all of it, and asserts what it itself was told.  To add a test:
+#
+#   1. write tests/dist/ranks_<name>.c: a main of cmocka tests, which all ranks run; ranks.h has what they share
+#   2. add a line below: belay_ranks(<name> N [CASE word] [LOST ranks] [STATUS rank=status ...] [ENV NAME=VALUE ...] [ARGS ...])
+#
+# That is the CTest test dist/<name>_<N> or dist/<name>_<N>_<word>.  Each rank must end with status 0, or with the one that
+# STATUS gives it (128 + signal for a signal).  LOST names ranks that are not expected to end: they are killed once the
+# others have.  What each rank prints is kept apart and shown when the test fails; tests/dist/<name>_<N>[_<word>].expected,
+# where it is there, must be equal to it, with figures of seconds written as "T s" (BELAY_UPDATE=1 writes it anew).
+# Without mpirun or the plug-in the test is skipped by name.
+find_program(BELAY_MPIRUN mpirun)
+
+function(belay_ranks name n)
+  cmake_parse_arguments(PARSE_ARGV 2 r "" "CASE;LOST" "STATUS;ENV;ARGS")
+  set(target ranks_${name})
+  if(NOT TARGET ${target})
+    add_executable(${target} ${CMAKE_CURRENT_SOURCE_DIR}/dist/ranks_${name}.c ${CMAKE_CURRENT_SOURCE_DIR}/dist/ranks.c
+      ${support_sources})
+    target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+    target_link_libraries(${target} PRIVATE belay_static PkgConfig::cmocka)
+    target_compile_definitions(${target} PRIVATE BELAY_SOURCE_DIR="${PROJECT_SOURCE_DIR}" BELAY_BUILD_DIR="${PROJECT_BINARY_DIR}")
+    if(TARGET belay_mpi)
+      add_dependencies(${target} belay_mpi)
+    endif()
+  endif()
+  set(test dist/${name}_${n})
+  if(r_CASE)
+    string(APPEND test _${r_CASE})
+  endif()
+  set(options "")
+  if(r_LOST)
+    list(APPEND options --lost ${r_LOST})
+  endif()
+  foreach(status ${r_STATUS})
+    list(APPEND options --status ${status})
+  endforeach()
+  string(REPLACE "dist/" "" file ${test})
+  add_test(NAME ${test} COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/dist/ranks.py ${options}
+    --expected ${PROJECT_SOURCE_DIR}/tests/dist/${file}.expected --plugins ${PROJECT_BINARY_DIR} ${n} $<TARGET_FILE:${target}> ${r_ARGS})
+  set_tests_properties(${test} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
+    ENVIRONMENT "${belay_test_environment};LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/dist/lsan.supp:print_suppressions=0;${r_ENV}")
+endfunction()
+
+belay_ranks(group 1)
+belay_ranks(group 2)
+belay_ranks(group 3)
+belay_ranks(group 4)
