@@ -83,6 +83,10 @@ typedef struct bl_device_api {
     /* What is put into `stream` from now on runs after command `number` of stream `of` of `other`, a device of the same
      * kind.  This is a command of its own and counts. */
     belay_code (*stream_wait)(bl_device *device, int stream, bl_device *other, int of, uint64_t number);
+    /* What is put into `stream` from now on runs once *word, which is the host's and grows, has been `value` or more: it is
+     * read with acquire order, and is there until this command, which counts as one, has ended.  The host does not wait.
+     * A device that is lost, or closes, does not wait for it either.  NULL on a synchronous device. */
+    belay_code (*stream_hold)(bl_device *device, int stream, const uint64_t *word, uint64_t value);
     /* Commands of a stream that were put into it, and how many of them have ended. */
     uint64_t (*stream_put)(const bl_device *device, int stream);
     uint64_t (*stream_passed)(bl_device *device, int stream);

@@ -317,6 +317,29 @@ belay_code bl_place_order(belay_context *context, int number, const bl_event *ev
     return code == BELAY_PLACE_LOST ? bl_place_raise_lost(context, stream->place) : code;
 }
 
+belay_code bl_place_hold(belay_context *context, int place, const uint64_t *word, uint64_t value)
+{
+    bl_device *device = context->places[place].device;
+    if (device->api->synchronous)
+        return BELAY_OK;
+    bl_place_begin(context, place);
+    belay_code code = device->api->stream_hold(device, bl_place_stream(context, place)->number, word, value);
+    if (code == BELAY_OK)
+        bl_place_put(context, place);
+    if (code == BELAY_MEM_EXHAUSTED)
+        return bl_context_raise(context, code, "no memory for device %s to wait for the host", device->name);
+    return code == BELAY_PLACE_LOST ? bl_place_raise_lost(context, place) : code;
+}
+
+void bl_place_poll(belay_context *context)
+{
+    for (int place = 0; place < context->n_places; place++) {
+        bl_device *device = context->places[place].device;
+        if (!device->api->synchronous)
+            (void)device->api->stream_passed(device, 0);
+    }
+}
+
 belay_code bl_place_wait(belay_context *context, int number, uint64_t upto, const bl_clock *clock, const char *why)
 {
     const bl_stream *stream = &context->streams[number];

@@ -88,6 +88,11 @@ void bl_place_forget_stream(belay_context *context, int number);
 
 /* What is put into stream `number` from now on comes after the event. */
 BL_MUST_USE belay_code bl_place_order(belay_context *context, int number, const bl_event *event);
+/* What is put into the place's current stream from now on runs once *word is `value` or more, as bl_device_api.stream_hold
+ * says; the host does not wait.  Nothing on a synchronous device. */
+BL_MUST_USE belay_code bl_place_hold(belay_context *context, int place, const uint64_t *word, uint64_t value);
+/* For a host that waits for something else than a device: work that goes on at the host's calls goes on. */
+void bl_place_poll(belay_context *context);
 /* The host waits for a stream up to a command; `clock` is what that is ordered behind. */
 BL_MUST_USE belay_code bl_place_wait(belay_context *context, int number, uint64_t upto, const bl_clock *clock,
                                      const char *why);

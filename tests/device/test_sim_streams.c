@@ -503,6 +503,146 @@ static void another_device_goes_on_when_one_is_lost(void **state)
     }
 }
 
+/* ---- words of the host ------------------------------------------------------------------------------------------------ */
+
+/* A thread of the host that sets a word once it sees another, as one that takes turns with a device does. */
+typedef struct partner {
+    pthread_t thread;
+    uint64_t ready, ended; /* ready: the device's count; ended: what the device holds for */
+    uint64_t ready_at, ended_value;
+    int note;
+} partner;
+
+static void *answer_once_ready(void *state)
+{
+    partner *p = state;
+    while (__atomic_load_n(&p->ready, __ATOMIC_ACQUIRE) < p->ready_at)
+        bl_sim_doze(0);
+    note(&p->note);
+    __atomic_store_n(&p->ended, p->ended_value, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* 0, 1 run before what the partner does (2), 3 and 4 after it; another stream goes on meanwhile. */
+static void check_hold(int64_t seed)
+{
+    set_seed(seed);
+    n_notes = 0;
+    bl_device *device = open_sim("sim:0", BL_MEMORY_POOL);
+    int side = stream_of(device), free_one = stream_of(device);
+    partner p = {.ready_at = 2, .ended_value = 7, .note = 2};
+    device->api->stream_show(device, side, &p.ready);
+    put_note(device, side, 0);
+    put_note(device, side, 1);
+    assert_int_equal(device->api->stream_hold(device, side, &p.ended, 7), BELAY_OK);
+    assert_int_equal(device->api->stream_put(device, side), 3);
+    put_note(device, side, 3);
+    assert_int_equal(device->api->stream_wait(device, 0, device, side, 4), BELAY_OK);
+    put_note(device, 0, 4);
+    put_note(device, free_one, 5);
+    assert_int_equal(device->api->stream_synchronise(device, free_one, 1), BELAY_OK);
+    assert_true(device->api->stream_passed(device, side) <= 2);
+    assert_int_equal(pthread_create(&p.thread, NULL, answer_once_ready, &p), 0);
+    assert_int_equal(device->api->stream_synchronise(device, 0, 2), BELAY_OK);
+    assert_int_equal(device->api->stream_passed(device, side), 4);
+    pthread_join(p.thread, NULL);
+    assert_int_equal(n_notes, 6);
+    for (int i = 1; i < 5; i++)
+        assert_true(place_of(i - 1) < place_of(i));
+    bl_device_close(device);
+}
+
+static void a_stream_holds_until_the_hosts_word_comes(void **state)
+{
+    (void)state;
+    for (int64_t seed = -1; seed < seeds_n(100); seed++)
+        check_hold(seed);
+}
+
+/* The partner waits for a stream that nobody else waits for. */
+static void check_hold_beside(int64_t seed)
+{
+    set_seed(seed);
+    n_notes = 0;
+    bl_device *device = open_sim("sim:0", BL_MEMORY_POOL);
+    int other = stream_of(device);
+    partner p = {.ready_at = 1, .ended_value = 1, .note = 1};
+    device->api->stream_show(device, other, &p.ready);
+    assert_int_equal(pthread_create(&p.thread, NULL, answer_once_ready, &p), 0);
+    assert_int_equal(device->api->stream_hold(device, 0, &p.ended, 1), BELAY_OK);
+    put_note(device, 0, 2);
+    put_note(device, other, 0);
+    assert_int_equal(device->api->stream_synchronise(device, 0, 2), BELAY_OK);
+    pthread_join(p.thread, NULL);
+    check_lines(1, 3);
+    bl_device_close(device);
+}
+
+static void other_streams_go_on_while_one_holds(void **state)
+{
+    (void)state;
+    for (int64_t seed = -1; seed < seeds_n(100); seed++)
+        check_hold_beside(seed);
+}
+
+static void a_word_that_has_come_holds_nothing(void **state)
+{
+    (void)state;
+    for (int64_t seed = -1; seed < 20; seed++) {
+        uint64_t word = 9;
+        set_seed(seed);
+        n_notes = 0;
+        bl_device *device = open_sim("sim:1", BL_MEMORY_POOL);
+        for (int i = 0; i < 20; i += 2) {
+            put_note(device, 0, i);
+            assert_int_equal(device->api->stream_hold(device, 0, &word, (uint64_t)i / 2), BELAY_OK);
+            put_note(device, 0, i + 1);
+        }
+        assert_int_equal(device->api->synchronise(device), BELAY_OK);
+        check_lines(1, 20);
+        bl_device_close(device);
+    }
+}
+
+static void a_device_that_closes_waits_for_no_word(void **state)
+{
+    (void)state;
+    for (int64_t seed = -1; seed < 20; seed++) {
+        uint64_t word = 0;
+        set_seed(seed);
+        n_notes = 0;
+        bl_device *device = open_sim("sim:0", BL_MEMORY_POOL);
+        int side = stream_of(device);
+        assert_int_equal(device->api->stream_hold(device, side, &word, 1), BELAY_OK);
+        put_note(device, side, 0);
+        assert_int_equal(device->api->stream_wait(device, 0, device, side, 2), BELAY_OK);
+        put_note(device, 0, 1);
+        bl_device_close(device);
+        check_lines(1, 2);
+    }
+}
+
+/* One stream holds for a word that never comes; another one's kernel loses the device. */
+static void a_lost_device_drops_its_holds(void **state)
+{
+    (void)state;
+    for (int64_t seed = -1; seed < 20; seed++) {
+        uint64_t word = 0;
+        set_seed(seed);
+        n_notes = 0;
+        bl_device *device = open_sim("sim:0", BL_MEMORY_POOL);
+        int side = stream_of(device);
+        assert_int_equal(device->api->stream_hold(device, side, &word, 1), BELAY_OK);
+        put_note(device, side, 0);
+        assert_int_equal(bl_sim_call(device, 0, write_byte, (void *)(uintptr_t)64, 4), BELAY_OK);
+        assert_int_equal(device->api->stream_synchronise(device, side, 2), BELAY_PLACE_LOST);
+        assert_int_equal(device->api->stream_passed(device, side), 2);
+        assert_int_equal(device->api->stream_hold(device, side, &word, 1), BELAY_PLACE_LOST);
+        assert_int_equal(n_notes, 0);
+        bl_device_close(device);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -520,6 +660,11 @@ int main(void)
         cmocka_unit_test(a_copy_past_the_devices_memory_is_an_illegal_access),
         cmocka_unit_test(a_lost_device_still_waits_for_another),
         cmocka_unit_test(another_device_goes_on_when_one_is_lost),
+        cmocka_unit_test(a_stream_holds_until_the_hosts_word_comes),
+        cmocka_unit_test(other_streams_go_on_while_one_holds),
+        cmocka_unit_test(a_word_that_has_come_holds_nothing),
+        cmocka_unit_test(a_device_that_closes_waits_for_no_word),
+        cmocka_unit_test(a_lost_device_drops_its_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 /* Runs one command: the CPU's bodies on the aliases of the operands.  What a kernel or a copy does to an address that is
  * not its own ends it and loses the device. */
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "device/sim/sim.h"
@@ -19,6 +20,20 @@ static void watch(void) { (void)pthread_atfork(NULL, NULL, free_in_child); }
 void bl_sim_watch_forks(void) { (void)pthread_once(&watched, watch); }
 
 bool bl_sim_is_lost(const bl_sim *sim) { return __atomic_load_n(&sim->is_lost, __ATOMIC_ACQUIRE); }
+
+bool bl_sim_is_held(const bl_sim *sim, const bl_sim_command *command)
+{
+    return command->kind == BL_SIM_HOLD && !bl_sim_is_lost(sim) &&
+           !__atomic_load_n(&sim->is_closing, __ATOMIC_ACQUIRE) &&
+           __atomic_load_n(command->hold.word, __ATOMIC_ACQUIRE) < command->hold.value;
+}
+
+void bl_sim_doze(int n)
+{
+    const int64_t least = 20000, doublings = n / 8;
+    struct timespec nap = {.tv_nsec = least << (doublings < 5 ? doublings : 5)};
+    (void)nanosleep(&nap, NULL);
+}
 
 /* The first cause stays. */
 static void lose(bl_sim *sim, const bl_access *access)
@@ -149,6 +164,7 @@ void bl_sim_execute(bl_sim_queue *queue, bl_sim_command *command)
         execute_copy(queue->sim, command);
         break;
     case BL_SIM_WAIT: /* has been waited for */
+    case BL_SIM_HOLD:
         break;
     }
 }

@@ -23,12 +23,20 @@ static void wait_for(bl_sim_queue *queue, uint64_t number)
     pthread_mutex_unlock(&queue->lock);
 }
 
+static void wait_for_word(const bl_sim_queue *queue, const bl_sim_command *command)
+{
+    for (int n = 0; bl_sim_is_held(queue->sim, command); n++)
+        bl_sim_doze(n);
+}
+
 static void *work(void *state)
 {
     bl_sim_queue *queue = state;
     for (bl_sim_command *command = next_command(queue); command != NULL; command = next_command(queue)) {
         if (command->kind == BL_SIM_WAIT) /* on a lost device too: what waits for this stream counts on it */
             wait_for(command->wait.of, command->wait.number);
+        else if (command->kind == BL_SIM_HOLD)
+            wait_for_word(queue, command);
         else
             bl_sim_execute(queue, command);
         bl_sim_queue_pass(queue);

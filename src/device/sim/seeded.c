@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Seeded mode: no threads.  The host's calls are the clock, and the seed says how many commands of which stream run at
- * each of them: the same calls with the same seed run in the same order. */
+ * each of them: the same calls with the same seed run in the same order, as long as no stream waits for a word that another
+ * thread of the host writes. */
 #include "device/sim/sim.h"
 
 /* How many commands run at a call, one of eight: by how much a seed lets the device fall behind. */
@@ -20,8 +21,8 @@ static uint64_t haste(const bl_sim *sim)
     return bl_rng_below(&key, 0, 3);
 }
 
-/* Runs the next command of a stream, or the one that it waits for; false when there is none.  What is waited for was put
- * before what waits, so this ends. */
+/* Runs the next command of a stream, or the one that it waits for; false when there is none, or when that waits for a word
+ * of the host.  What is waited for was put before what waits, so this ends. */
 static bool step(bl_sim_queue *queue)
 {
     bl_sim_command *command = bl_sim_queue_first(queue);
@@ -30,7 +31,7 @@ static bool step(bl_sim_queue *queue)
         queue = command->wait.of;
         command = bl_sim_queue_first(queue);
     }
-    if (command == NULL)
+    if (command == NULL || bl_sim_is_held(queue->sim, command))
         return false;
     bl_sim_execute(queue, command);
     bl_sim_queue_pass(queue);
@@ -41,9 +42,11 @@ static bl_sim_queue *draw_queue(bl_sim *sim)
 {
     bl_sim_queue *waiting[BL_MAX_DEVICE_STREAMS] = {NULL};
     uint64_t n = 0;
-    for (int i = 0; i < BL_MAX_DEVICE_STREAMS; i++)
-        if (sim->queue[i] != NULL && bl_sim_queue_first(sim->queue[i]) != NULL)
+    for (int i = 0; i < BL_MAX_DEVICE_STREAMS; i++) {
+        const bl_sim_command *first = sim->queue[i] != NULL ? bl_sim_queue_first(sim->queue[i]) : NULL;
+        if (first != NULL && !bl_sim_is_held(sim, first))
             waiting[n++] = sim->queue[i];
+    }
     return n > 0 ? waiting[draw(sim, n)] : NULL;
 }
 
@@ -54,10 +57,23 @@ static void tick(bl_sim *sim)
         step(queue);
 }
 
+/* Whoever writes the word may wait for another stream's work first. */
+static bool step_another(bl_sim *sim)
+{
+    for (int i = 0; i < BL_MAX_DEVICE_STREAMS; i++)
+        if (sim->queue[i] != NULL && step(sim->queue[i]))
+            return true;
+    return false;
+}
+
 static void wait_for(bl_sim_queue *queue, uint64_t number)
 {
-    while (bl_sim_queue_n_passed(queue) < number && step(queue))
-        continue;
+    for (int n = 0; bl_sim_queue_n_passed(queue) < number && bl_sim_queue_first(queue) != NULL;) {
+        if (step(queue) || step_another(queue->sim))
+            n = 0;
+        else
+            bl_sim_doze(n++);
+    }
 }
 
 static bool start(bl_sim_queue *queue)

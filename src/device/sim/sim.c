@@ -112,6 +112,7 @@ static void close_sim(bl_device *device)
     bl_sim *sim = of(device);
     if (sim->process != getpid())
         return;
+    __atomic_store_n(&sim->is_closing, true, __ATOMIC_RELEASE);
     for (int i = 0; i < BL_MAX_DEVICE_STREAMS; i++)
         if (sim->queue[i] != NULL)
             sim->engine->wait(sim->queue[i], bl_sim_queue_n_put(sim->queue[i]));
@@ -372,6 +373,20 @@ static belay_code stream_wait(bl_device *device, int stream, bl_device *other, i
     return BELAY_OK;
 }
 
+static belay_code stream_hold(bl_device *device, int stream, const uint64_t *word, uint64_t value)
+{
+    bl_sim *sim = of(device);
+    if (bl_sim_is_lost(sim))
+        return BELAY_PLACE_LOST;
+    bl_sim_command *command = command_new(BL_SIM_HOLD);
+    if (command == NULL)
+        return BELAY_MEM_EXHAUSTED;
+    command->hold.word = word;
+    command->hold.value = value;
+    put(sim, stream, command);
+    return BELAY_OK;
+}
+
 static belay_code stream_synchronise(bl_device *device, int stream, uint64_t number)
 {
     bl_sim *sim = of(device);
@@ -420,6 +435,7 @@ const bl_device_api bl_device_sim = {
     .stream_open = stream_open,
     .stream_close = stream_close,
     .stream_wait = stream_wait,
+    .stream_hold = stream_hold,
     .stream_put = stream_put,
     .stream_passed = stream_passed,
     .stream_show = stream_show,

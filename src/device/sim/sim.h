@@ -14,7 +14,14 @@
 typedef struct bl_sim bl_sim;
 typedef struct bl_sim_queue bl_sim_queue;
 
-typedef enum bl_sim_kind { BL_SIM_RUN, BL_SIM_CALL, BL_SIM_COPY_IN, BL_SIM_COPY_OUT, BL_SIM_WAIT } bl_sim_kind;
+typedef enum bl_sim_kind {
+    BL_SIM_RUN,
+    BL_SIM_CALL,
+    BL_SIM_COPY_IN,
+    BL_SIM_COPY_OUT,
+    BL_SIM_WAIT,
+    BL_SIM_HOLD
+} bl_sim_kind;
 
 /* One thing for a stream to do. */
 typedef struct bl_sim_command {
@@ -37,6 +44,10 @@ typedef struct bl_sim_command {
             bl_sim_queue *of; /* held */
             uint64_t number;
         } wait;
+        struct {
+            const uint64_t *word;
+            uint64_t value;
+        } hold;
     };
 } bl_sim_command;
 
@@ -84,6 +95,7 @@ struct bl_sim {
     pthread_mutex_t loss_lock;
     bool is_lost;
     bl_access access;
+    bool is_closing; /* nothing waits for words of the host any more */
     /* A kernel found no scratch memory: told by the next wait. */
     bool is_out_of_memory;
 };
@@ -97,6 +109,10 @@ bool bl_sim_follows_host(const bl_cpu *cpu, const bl_launch *launch, bl_access *
 /* Before the first command: a fork that is under way when a handler is registered does not run it. */
 void bl_sim_watch_forks(void);
 bool bl_sim_is_lost(const bl_sim *sim);
+/* Whether the command waits for a word of the host that has not come. */
+bool bl_sim_is_held(const bl_sim *sim, const bl_sim_command *command);
+/* Until that word is looked at again: nobody tells when it comes.  `n`: how often it was. */
+void bl_sim_doze(int n);
 /* Runs one command, which was taken from the queue; nothing when the device is lost. */
 void bl_sim_execute(bl_sim_queue *queue, bl_sim_command *command);
 
