@@ -57,7 +57,7 @@ if(hs_FOUND)
   target_compile_definitions(belay_objects PRIVATE BL_HAVE_HS=1)
 endif()
 
-set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/op/debug.c APPEND PROPERTY COMPILE_DEFINITIONS BELAY_VERSION="${PROJECT_VERSION}")
+set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/op/debug.c ${PROJECT_SOURCE_DIR}/src/dist/manifest.c APPEND PROPERTY COMPILE_DEFINITIONS BELAY_VERSION="${PROJECT_VERSION}")
 
 add_library(belay_static STATIC)
 target_link_libraries(belay_static PUBLIC belay_objects)

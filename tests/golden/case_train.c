@@ -17,7 +17,7 @@ typedef struct training {
     double losses[MOST], norms[MOST], rates[MOST];
 } training;
 
-static void load_parameters(golden *g, belay_module *model)
+void golden_load_parameters(golden *g, belay_module *model)
 {
     for (int64_t i = 0; i < belay_module_n_parameters(model); i++) {
         char name[128];
@@ -29,8 +29,7 @@ static void load_parameters(golden *g, belay_module *model)
     }
 }
 
-/* Compares gradients ("grad.") or values ("output.final.") of all parameters. */
-static void check_parameters(golden *g, const belay_module *model, const char *prefix, bool is_grad)
+void golden_check_parameters(golden *g, const belay_module *model, const char *prefix, bool is_grad)
 {
     for (int64_t i = 0; i < belay_module_n_parameters(model); i++) {
         char name[128];
@@ -45,7 +44,7 @@ static void close_window(training *t, int window)
 {
     if (window == 0) {
         t->g->scale = 1.0 / t->accumulate;
-        check_parameters(t->g, t->model, "grad.", true);
+        golden_check_parameters(t->g, t->model, "grad.", true);
         t->g->scale = 1;
     }
     belay_optimizer_step(t->optimizer);
@@ -56,7 +55,7 @@ static void close_window(training *t, int window)
 static void train(training *t)
 {
     int n = t->n_micro < MOST ? t->n_micro : MOST;
-    load_parameters(t->g, t->model);
+    golden_load_parameters(t->g, t->model);
     belay_optimizer_divisor_set(t->optimizer, t->accumulate);
     for (int i = 0; i < n; i++) {
         belay_scope scope = belay_scope_open(t->g->context);
@@ -68,7 +67,7 @@ static void train(training *t)
         belay_scope_close(scope);
     }
     golden_check_numbers(t->g, "output.loss", t->losses, n);
-    check_parameters(t->g, t->model, "output.final.", false);
+    golden_check_parameters(t->g, t->model, "output.final.", false);
 }
 
 /* ---- text classifiers ---- */

@@ -4,9 +4,13 @@ file(GLOB golden_sources CONFIGURE_DEPENDS golden/*.c)
 add_executable(belay_golden ${golden_sources})
 target_include_directories(belay_golden PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(belay_golden PRIVATE belay_static)
+set(golden_environment "${belay_test_environment};BELAY_PLUGINS=${PROJECT_BINARY_DIR}")
+if(TARGET belay_mpi)
+  add_dependencies(belay_golden belay_mpi)
+endif()
 add_test(NAME golden/pytorch
   COMMAND belay_golden ${CMAKE_CURRENT_SOURCE_DIR}/golden/data ${CMAKE_CURRENT_SOURCE_DIR}/golden/not_run.txt)
-set_tests_properties(golden/pytorch PROPERTIES TIMEOUT 600 ENVIRONMENT "${belay_test_environment}")
+set_tests_properties(golden/pytorch PROPERTIES TIMEOUT 600 ENVIRONMENT "${golden_environment}")
 
 # The same files on sim:1 while sim:0 is the current device, beside the cpu: the same bits.
 foreach(seed 11 "")
@@ -17,7 +21,7 @@ foreach(seed 11 "")
   add_test(NAME ${name}
     COMMAND belay_golden ${CMAKE_CURRENT_SOURCE_DIR}/golden/data ${CMAKE_CURRENT_SOURCE_DIR}/golden/not_run.txt
     --device sim:1)
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600 ENVIRONMENT "${belay_test_environment};BELAY_SIM_SEED=${seed}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 ENVIRONMENT "${golden_environment};BELAY_SIM_SEED=${seed}")
 endforeach()
 
 # The runner can fail: golden/wrong/tanh.safetensors is data/tanh.safetensors with 0.25 added to one gradient.

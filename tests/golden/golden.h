@@ -23,7 +23,8 @@ typedef struct golden_named {
 } golden_named;
 
 typedef struct golden {
-    const char *label; /* file name without suffix */
+    const char *folder, *label; /* file name without suffix */
+    bool is_rank;               /* one of several that run the file together */
     bl_safetensors *file;
     belay_context *context;
     const char *device; /* tensors and models are made there, whatever the context's current device is */
@@ -51,7 +52,7 @@ typedef struct golden_op {
 
 /* Tables, each ended by an op without name. */
 extern const golden_op golden_map_ops[], golden_shape_ops[], golden_row_ops[], golden_index_ops[], golden_lstm_ops[],
-    golden_optim_ops[], golden_attention_ops[], golden_train_ops[], golden_conv_ops[];
+    golden_optim_ops[], golden_attention_ops[], golden_train_ops[], golden_conv_ops[], golden_ddp_ops[];
 
 /* ---- options ---- */
 
@@ -95,6 +96,11 @@ belay_sgd_options golden_sgd_options(golden *g);
 belay_adam_options golden_adam_options(golden *g);
 
 /* ---- runs ---- */
+
+/* The model's parameters become those of "param.<name>". */
+void golden_load_parameters(golden *g, belay_module *model);
+/* Compares gradients ("grad.") or values ("output.final.") of all parameters. */
+void golden_check_parameters(golden *g, const belay_module *model, const char *prefix, bool is_grad);
 
 void golden_train_gpt(golden *g);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The golden runner:  golden FOLDER [LIST] [--device NAME]
+ *                     golden --rank FOLDER FILE [DEVICE]     what it starts for files of several ranks
  *
  * Runs every .safetensors file of FOLDER that make_golden.py wrote, prints each value that does not match, and the
  * files that it did not run, one a line.  With LIST the files not run must be those that it names.  Ends with 1 when
@@ -15,9 +16,9 @@
 #include "base/text.h"
 #include "golden/golden.h"
 
-static const golden_op *const tables[] = {golden_map_ops,       golden_shape_ops, golden_row_ops,
-                                          golden_index_ops,     golden_lstm_ops,  golden_optim_ops,
-                                          golden_attention_ops, golden_train_ops, golden_conv_ops};
+static const golden_op *const tables[] = {golden_map_ops,  golden_shape_ops, golden_row_ops,       golden_index_ops,
+                                          golden_lstm_ops, golden_optim_ops, golden_attention_ops, golden_train_ops,
+                                          golden_conv_ops, golden_ddp_ops};
 
 static const golden_op *find_op(const char *name)
 {
@@ -99,21 +100,25 @@ static void run_case(golden *g, const golden_op *op, const char *device)
 
 typedef enum outcome { PASSED, FAILED, NOT_RUN } outcome;
 
-static outcome run_file(const char *folder, const char *label, const char *device)
+static outcome run_file(const char *folder, const char *label, const char *device, bool is_rank)
 {
     char path[4096];
     bl_error error = {0};
     golden *g = bl_alloc(1, sizeof *g);
     if (g == NULL)
         return FAILED;
+    g->folder = folder;
     g->label = label;
+    g->is_rank = is_rank;
     snprintf(path, sizeof path, "%s/%s.safetensors", folder, label);
     outcome result = FAILED;
     if (bl_safetensors_open(path, &g->file, &error) != BELAY_OK) {
         golden_fail(g, "%s", error.what);
     } else {
         const golden_op *op = find_op(golden_text(g, "op"));
-        if (op != NULL)
+        if (op != NULL && is_rank)
+            run_on(g, op, device);
+        else if (op != NULL)
             run_case(g, op, device);
         result = op == NULL || g->is_skipped ? NOT_RUN : g->n_failures > 0 ? FAILED : PASSED;
         bl_safetensors_close(g->file);
@@ -169,6 +174,8 @@ int main(int argc, char **argv)
         device = argv[argc - 1];
         argc -= 2;
     }
+    if (argc >= 4 && strcmp(argv[1], "--rank") == 0)
+        return run_file(argv[2], argv[3], argc > 4 ? argv[4] : NULL, true) == PASSED ? 0 : 1;
     if (argc < 2 || argc > 3) {
         fprintf(stderr, "usage: golden FOLDER [LIST] [--device NAME]\n");
         return 2;
@@ -181,7 +188,7 @@ int main(int argc, char **argv)
     bl_text not_run = {0};
     for (int i = 0; i < n; i++) {
         entry[i]->d_name[strlen(entry[i]->d_name) - strlen(".safetensors")] = '\0';
-        outcome result = run_file(argv[1], entry[i]->d_name, device);
+        outcome result = run_file(argv[1], entry[i]->d_name, device, false);
         count[result]++;
         if (result == NOT_RUN)
             bl_text_format(&not_run, "%s\n", entry[i]->d_name);

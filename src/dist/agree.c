@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a window.  Each rank says in one word what became of its part; all hear all words, and the same follows on
+ * each: whether the window is applied is decided by none of them alone.
+ *
+ *   a fault on any rank          the gate closes on all
+ *   a rank without a backward    it has joined the reductions with zeros
+ *   other numbers of reductions  a rank that faulted catches up with zeros; else comm.mismatch
+ *   other scale, step, weights   comm.mismatch, with the rank that differs
+ *
+ * Words go before anybody waits for buckets, so that a rank that will never launch one is known first. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "dist/parts.h"
+#include "dist/vote.h"
+#include "tensor/window.h"
+
+/* ---- what this rank says --------------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 29;
+}
+
+static uint64_t digest_bytes(uint64_t hash, const unsigned char *bytes, int64_t n)
+{
+    uint64_t word;
+    for (; n >= 8; n -= 8, bytes += 8) {
+        memcpy(&word, bytes, sizeof word);
+        hash = mix(hash, word);
+    }
+    word = (uint64_t)n;
+    memcpy(&word, bytes, (size_t)n);
+    return mix(hash, word);
+}
+
+/* Of the bits of all parameters; 0 when they cannot be read, which was told. */
+static uint64_t digest_of(const belay_reducer *r)
+{
+    uint64_t hash = 1;
+    for (int64_t i = 0; i < r->n; i++) {
+        const bl_slot *leaf = bl_slot_get(r->context, r->parameter[i].leaf);
+        int64_t n_bytes = leaf != NULL ? bl_slot_elements(leaf) * belay_dtype_size((belay_dtype)leaf->dtype) : 0;
+        unsigned char *bytes = bl_alloc(n_bytes > 0 ? n_bytes : 1, 1);
+        bool is_read = bytes != NULL && leaf != NULL && bl_place_read(r->context, leaf, 0, bytes, n_bytes) == BELAY_OK;
+        if (is_read)
+            hash = digest_bytes(hash, bytes, n_bytes);
+        bl_free(bytes);
+        if (!is_read)
+            return 0;
+    }
+    return hash | 1;
+}
+
+static bool is_scaled(const belay_reducer *r)
+{
+    for (int64_t i = 0; i < r->n; i++) {
+        const bl_slot *leaf = bl_slot_get(r->context, r->parameter[i].leaf);
+        if (leaf != NULL && !belay_tensor_is_nil(leaf->grad) && (leaf->grad_scale.marks & BL_GRAD_SCALED) != 0)
+            return true;
+    }
+    return false;
+}
+
+static bl_word word_of(const belay_reducer *r, uint32_t flags, const double figure[3])
+{
+    belay_context *context = r->context;
+    bl_word word = bl_group_word(r->group, BL_CALL_STEP);
+    bool is_closed = context->window_faulted || __atomic_load_n(bl_window_gate(context), __ATOMIC_ACQUIRE) != 0;
+    int64_t every = r->options.digest_every;
+    word.flags = flags | (is_closed ? BL_FLAG_FAULT : 0) | (is_scaled(r) ? BL_FLAG_SCALED : 0);
+    word.value = is_closed ? context->window_code : BELAY_OK;
+    word.scale = bl_scaler_bits(context);
+    word.digest = every > 0 && r->n_windows % (uint64_t)every == 0 ? digest_of(r) : 0;
+    word.n_batch = context->n_batch;
+    if (figure != NULL)
+        memcpy(word.figure, figure, sizeof word.figure);
+    return word;
+}
+
+/* ---- whether the words fit together ---------------------------------------------------------------------------------- */
+
+/* What must be the same, X(what a rank has, how it is printed, its value). */
+typedef struct bl_same {
+    const char *what;
+    uint64_t (*value)(const bl_word *word);
+    void (*print)(uint64_t value, char *out, size_t size);
+} bl_same;
+
+static uint64_t step_of(const bl_word *w) { return w->step; }
+static uint64_t scale_of(const bl_word *w) { return w->scale; }
+static uint64_t digest_in(const bl_word *w) { return w->digest; }
+static void print_number(uint64_t v, char *out, size_t size) { snprintf(out, size, "%" PRIu64, v); }
+static void print_hash(uint64_t v, char *out, size_t size) { snprintf(out, size, "%016" PRIx64, v); }
+static void print_scale(uint64_t v, char *out, size_t size)
+{
+    uint32_t bits = (uint32_t)v;
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    snprintf(out, size, "%g", (double)scale);
+}
+
+static const bl_same sames[] = {
+    {"is at another step", step_of, print_number},
+    {"has another loss scale", scale_of, print_scale},
+    {"has other weights", digest_in, print_hash},
+};
+
+static void tell_difference(belay_reducer *r, const bl_same *same, const uint64_t *value, bl_vote vote)
+{
+    int size = belay_group_size(r->group), culprits[8], n = 0;
+    bl_report_fault f;
+    bl_text odd = {0}, rest = {0};
+    char words[2][48];
+    bl_report_fault_init(&f, BELAY_COMM_MISMATCH);
+    bl_vote_name(value, size, vote.odd, true, &odd);
+    bl_vote_name(value, size, vote.reference, true, &rest);
+    same->print(value[vote.odd], words[0], sizeof words[0]);
+    same->print(value[vote.reference], words[1], sizeof words[1]);
+    snprintf(f.what, sizeof f.what, "%.120s %s than %.120s%s", bl_text_get(&odd), same->what, bl_text_get(&rest),
+             vote.is_tie ? "; as many say one as the other" : "");
+    bl_report_fault_fact(&f, "%.100s: %s", bl_text_get(&odd), words[0]);
+    bl_report_fault_fact(&f, "%.100s: %s", bl_text_get(&rest), words[1]);
+    bl_text_fini(&odd);
+    bl_text_fini(&rest);
+    for (int q = 0; q < size && n < 8 && !vote.is_tie; q++)
+        if (value[q] != value[vote.reference])
+            culprits[n++] = q;
+    bl_group_break(r->group, &f, culprits, n);
+    bl_group_look(r->group);
+}
+
+static bool is_same(belay_reducer *r, const bl_same *same, uint64_t *value)
+{
+    int size = belay_group_size(r->group);
+    for (int q = 0; q < size; q++)
+        value[q] = same->value(&r->group->all[q]);
+    bl_vote vote = bl_vote_of(value, size);
+    if (vote.odd < 0)
+        return true;
+    tell_difference(r, same, value, vote);
+    return false;
+}
+
+static uint64_t most_launched(const belay_reducer *r)
+{
+    uint64_t most = 0;
+    for (int q = 0; q < belay_group_size(r->group); q++)
+        most = r->group->all[q].launched > most ? r->group->all[q].launched : most;
+    return most;
+}
+
+/* A rank that met no fault has reduced as often as the others, or their backwards belong to different micro-batches. */
+static bool have_reduced_alike(belay_reducer *r, uint64_t *value)
+{
+    static const bl_same often = {"has reduced another number of buckets", NULL, print_number};
+    uint64_t most = most_launched(r);
+    bool is_alike = true;
+    int size = belay_group_size(r->group);
+    for (int q = 0; q < size; q++) {
+        const bl_word *w = &r->group->all[q];
+        value[q] = w->launched;
+        is_alike = is_alike && (w->launched == most || (w->flags & (BL_FLAG_FAULT | BL_FLAG_ABSENT)) != 0);
+    }
+    if (!is_alike) {
+        tell_difference(r, &often, value, bl_vote_of(value, size));
+        return false;
+    }
+    /* As many, but not the same ones: plans differ. */
+    for (int q = 0; q < size; q++)
+        value[q] = r->group->all[q].launched == most ? r->group->all[q].hash : 0;
+    uint64_t first = 0;
+    for (int q = 0; q < size; q++)
+        first = first != 0 ? first : value[q];
+    for (int q = 0; q < size; q++)
+        value[q] = value[q] != 0 ? value[q] : first;
+    static const bl_same order = {"has reduced other buckets", NULL, print_hash};
+    bl_vote vote = bl_vote_of(value, size);
+    if (vote.odd >= 0)
+        tell_difference(r, &order, value, vote);
+    return vote.odd < 0;
+}
+
+static bool fit_together(belay_reducer *r)
+{
+    uint64_t *value = bl_alloc(belay_group_size(r->group), sizeof *value);
+    bool fit = value != NULL;
+    if (!fit)
+        bl_context_raise(r->context, BELAY_MEM_EXHAUSTED, "no memory to compare the words of %d ranks",
+                         belay_group_size(r->group));
+    for (int i = 0; i < BL_COUNT(sames) && fit; i++)
+        fit = is_same(r, &sames[i], value);
+    fit = fit && have_reduced_alike(r, value);
+    bl_free(value);
+    return fit;
+}
+
+/* ---- what follows ---------------------------------------------------------------------------------------------------- */
+
+static bl_verdict verdict_of(const belay_reducer *r)
+{
+    bl_verdict v = {.first_faulted = -1};
+    for (int q = 0; q < belay_group_size(r->group); q++) {
+        const bl_word *w = &r->group->all[q];
+        v.flags |= w->flags;
+        if ((w->flags & BL_FLAG_FAULT) != 0) {
+            v.first_faulted = v.n_faulted == 0 ? q : v.first_faulted;
+            v.n_faulted++;
+        }
+        for (int k = 0; k < 3; k++)
+            v.figure[k] += w->figure[k];
+    }
+    return v;
+}
+
+static bool all_are(const belay_reducer *r, uint32_t flag)
+{
+    for (int q = 0; q < belay_group_size(r->group); q++)
+        if ((r->group->all[q].flags & flag) == 0)
+            return false;
+    return true;
+}
+
+/* Which parameters had a gradient on any rank; what every rank had a backward for is all of them. */
+static bool find_used(belay_reducer *r, bool anybody_walked)
+{
+    for (int64_t i = 0; i < r->n; i++) {
+        const bl_slot *leaf = bl_slot_get(r->context, r->parameter[i].leaf);
+        r->used[i] = leaf != NULL && !belay_tensor_is_nil(leaf->grad);
+        if (!r->options.find_unused_parameters)
+            r->used[i] = anybody_walked;
+    }
+    if (!r->options.find_unused_parameters || r->n == 0)
+        return true;
+    return bl_group_host_all_reduce(r->group, r->used, r->n, BELAY_U8, BELAY_GROUP_MAX, "which parameters were used") ==
+           BELAY_OK;
+}
+
+/* A parameter that others used and this rank did not takes what they made of it. */
+static void adopt(belay_reducer *r, bool scaled)
+{
+    for (int64_t i = 0; i < r->n; i++) {
+        bl_slot *leaf = bl_slot_get(r->context, r->parameter[i].leaf);
+        if (r->used[i] == 0 || leaf == NULL || !belay_tensor_is_nil(leaf->grad))
+            continue;
+        leaf->grad = bl_tensor_hold(r->context, r->parameter[i].room.view);
+        leaf->grad_scale = bl_scaler_mark(r->context, scaled);
+    }
+}
+
+/* All ranks propose the order in which gradients came; the lowest rank's is taken. */
+static belay_code learn_order(belay_reducer *r)
+{
+    int64_t *order = bl_alloc(r->n > 0 ? r->n : 1, sizeof *order);
+    if (order == NULL) {
+        belay_group_abort(r->group, "no memory for an order of buckets");
+        return bl_context_raise(r->context, BELAY_MEM_EXHAUSTED, "no memory for an order of %" PRId64 " gradients",
+                                r->n);
+    }
+    memcpy(order, r->order, (size_t)r->n * sizeof *order);
+    belay_code code =
+        bl_group_host_broadcast(r->group, order, r->n * (int64_t)sizeof *order, 0, "the order of gradients");
+    if (code == BELAY_OK) {
+        r->next_order = order;
+        r->has_learned = true;
+    } else
+        bl_free(order);
+    return code;
+}
+
+static void close_gate(belay_reducer *r, const bl_verdict *v)
+{
+    belay_context *context = r->context;
+    const bl_word *w = v->first_faulted >= 0 ? &r->group->all[v->first_faulted] : NULL;
+    if (context->window_faulted)
+        return;
+    bl_window_fault(context, context->window,
+                    w != NULL && w->value != BELAY_OK ? (belay_code)w->value : BELAY_COMM_PEER);
+}
+
+/* Gradients that lie in no bucket are not the same on all ranks: when those of any overflowed, all ranks' do. */
+static belay_tensor first_outside(const belay_optimizer *o)
+{
+    for (int64_t i = 0; i < o->n; i++) {
+        const bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
+        if (leaf != NULL && leaf->room == NULL && !belay_tensor_is_nil(leaf->grad))
+            return leaf->grad;
+    }
+    return (belay_tensor){0};
+}
+
+static bool overflows_outside(const belay_optimizer *o)
+{
+    bool is_finite = true;
+    for (int64_t i = 0; i < o->n; i++) {
+        const bl_optim_parameter *p = &o->parameter[i];
+        const bl_slot *leaf = bl_slot_get(o->context, p->leaf), *sums = bl_slot_get(o->context, p->partial);
+        if (leaf == NULL || sums == NULL || leaf->room != NULL || belay_tensor_is_nil(leaf->grad))
+            continue;
+        belay_shape flat = belay_shape1(bl_slot_elements(leaf));
+        int64_t n = bl_slot_elements(sums);
+        double *sum = bl_alloc(n > 0 ? n : 1, sizeof *sum);
+        bl_call call = {.context = o->context, .op = BL_OP_optim_squares, .n_in = 2};
+        call.in[0] = bl_launch_reshape(o->context, leaf->grad, &flat);
+        call.in[1] = p->partial;
+        bool is_read = sum != NULL && bl_launch_run(&call) && bl_place_settle(o->context, NULL) == BELAY_OK &&
+                       bl_place_read(o->context, sums, 0, sum, n * (int64_t)sizeof *sum) == BELAY_OK;
+        for (int64_t k = 0; k < n && is_read; k++)
+            is_finite = is_finite && isfinite(sum[k]);
+        bl_free(sum);
+    }
+    return !is_finite;
+}
+
+static void overflow_outside(const belay_optimizer *o)
+{
+    belay_tensor grad = first_outside(o);
+    if (belay_tensor_is_nil(grad))
+        return;
+    bl_call call = {.context = o->context, .op = BL_OP_fill, .dtype = belay_tensor_dtype(grad), .into = grad};
+    call.shape = belay_tensor_shape(grad);
+    call.params.f[0] = INFINITY;
+    (void)bl_launch_run(&call);
+}
+
+/* ---- the agreement --------------------------------------------------------------------------------------------------- */
+
+static void catch_up(belay_reducer *r)
+{
+    uint64_t most = most_launched(r);
+    while (r->group->n_launched < most && r->group->broken == BELAY_OK)
+        bl_round_run(r);
+}
+
+static belay_code finish(belay_reducer *r, bl_verdict *v)
+{
+    *v = verdict_of(r);
+    catch_up(r);
+    bl_group_phase(r->group, BL_PHASE_REDUCE);
+    bool anybody_walked = !all_are(r, BL_FLAG_ABSENT), is_scaled = (v->flags & BL_FLAG_SCALED) != 0;
+    if (!bl_buckets_settle(r))
+        return r->group->broken;
+    if ((v->flags & BL_FLAG_FAULT) != 0) {
+        close_gate(r, v);
+        return BELAY_OK;
+    }
+    if (!find_used(r, anybody_walked))
+        return r->group->broken;
+    adopt(r, is_scaled);
+    if (!r->has_learned && (v->flags & BL_FLAG_ABSENT) == 0)
+        return learn_order(r);
+    return BELAY_OK;
+}
+
+static belay_code agree(belay_reducer *r, uint32_t flags, const double figure[3], bl_verdict *v)
+{
+    if (r->group->broken != BELAY_OK)
+        return r->group->broken;
+    (void)bl_place_settle(r->context, NULL); /* what the device met in this window is to be told to the others */
+    if (r->n_rounds == 0) {
+        flags |= BL_FLAG_ABSENT;
+        bl_round_run(r);
+    }
+    bl_group_phase(r->group, BL_PHASE_AGREE);
+    bl_word word = word_of(r, flags, figure);
+    belay_code code = bl_group_exchange(r->group, &word);
+    if (code != BELAY_OK)
+        return code;
+    return fit_together(r) ? finish(r, v) : r->group->broken;
+}
+
+/* A group that is broken applies nothing. */
+static belay_code end_window(belay_reducer *r, uint32_t flags, const double figure[3])
+{
+    if (r->is_agreed)
+        return BELAY_OK;
+    bl_phase was = bl_group_phase(r->group, BL_PHASE_AGREE);
+    r->verdict = (bl_verdict){.first_faulted = -1};
+    belay_scope scope = belay_scope_open(r->context);
+    belay_code code = agree(r, flags, figure, &r->verdict);
+    belay_scope_close(scope);
+    if (code != BELAY_OK) {
+        (void)bl_buckets_settle(r);
+        bl_window_fault(r->context, r->context->window, code);
+    }
+    r->is_agreed = true;
+    r->n_rounds = 0;
+    r->n_windows++;
+    bl_group_phase(r->group, was);
+    return code;
+}
+
+belay_code bl_reducer_agree(belay_reducer *r, uint32_t flags, const double figure[3], bl_verdict *verdict)
+{
+    belay_code code = end_window(r, flags, figure);
+    *verdict = r->verdict;
+    return code;
+}
+
+static bool has_any(const belay_reducer *r, const belay_optimizer *o)
+{
+    for (int64_t i = 0; i < o->n; i++) {
+        const bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
+        if (leaf != NULL && leaf->room != NULL && leaf->room->owner == r)
+            return true;
+    }
+    return false;
+}
+
+static void settle(belay_reducer *r, belay_optimizer *o)
+{
+    if (!has_any(r, o) || r->is_agreed)
+        return;
+    bool overflows = overflows_outside(o);
+    if (end_window(r, overflows ? BL_FLAG_OVERFLOW : 0, NULL) == BELAY_OK && !overflows &&
+        (r->verdict.flags & BL_FLAG_OVERFLOW) != 0)
+        overflow_outside(o);
+}
+
+void bl_agree_settle(void *state, belay_optimizer *o) { settle(state, o); }
+
+void bl_agree_hook(void *state, belay_optimizer *o)
+{
+    belay_reducer *r = state;
+    settle(r, o);
+    if (has_any(r, o))
+        r->is_agreed = false;
+}
+
+void bl_agree_drop(void *state, belay_optimizer *o)
+{
+    belay_reducer *r = state;
+    if (!has_any(r, o))
+        return;
+    if (!r->is_agreed)
+        (void)end_window(r, BL_FLAG_FAULT, NULL);
+    r->is_agreed = false;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Follows walks back.  Before a walk the tape says after which node nothing more arrives at a leaf; once the walk has
+ * passed that node, the leaf's part of its bucket is whole.  So a parameter that several ops use is whole once, and one
+ * that no op uses is known before the walk has begun: its part is zeros, and its bucket need not wait. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "dist/parts.h"
+
+/* ---- rounds ---------------------------------------------------------------------------------------------------------- */
+
+/* Another order is taken over between rounds, when nothing is in flight; all ranks come here at the same round. */
+static void take_order(belay_reducer *r)
+{
+    if (r->next_order == NULL)
+        return;
+    if (!bl_buckets_make(r, r->next_order)) /* the others have it: they must not go on without this rank */
+        belay_group_abort(r->group, "no memory for another order of buckets");
+    bl_free(r->next_order);
+    r->next_order = NULL;
+}
+
+static void begin_round(belay_reducer *r)
+{
+    (void)bl_buckets_settle(r);
+    take_order(r);
+    for (int64_t b = 0; b < r->plan.n_buckets; b++)
+        r->bucket[b].pending = r->plan.bucket[b].n_parameters;
+    for (int64_t i = 0; i < r->n; i++)
+        r->parameter[i].is_whole = false;
+    r->next = 0;
+    r->n_rounds++;
+    r->n_reduced++;
+}
+
+/* Those whose turn it is. */
+static void launch_ready(belay_reducer *r)
+{
+    while (r->next < r->plan.n_buckets && r->bucket[r->next].state == BL_BUCKET_SEALED)
+        bl_bucket_launch(r, &r->bucket[r->next++]);
+}
+
+static void end_round(belay_reducer *r)
+{
+    for (int64_t i = 0; i < r->n; i++)
+        bl_bucket_arrive(r, i);
+    launch_ready(r);
+}
+
+void bl_round_run(belay_reducer *r)
+{
+    r->walk_site = r->context->site;
+    begin_round(r);
+    end_round(r);
+}
+
+/* ---- the walk -------------------------------------------------------------------------------------------------------- */
+
+static void begin(void *state, uintptr_t site)
+{
+    belay_reducer *r = state;
+    r->is_reached = false;
+    r->walk_site = site;
+}
+
+static void reach(void *state, const bl_grad_room *room, int64_t at)
+{
+    belay_reducer *r = state;
+    if (room->owner != r)
+        return;
+    for (int64_t i = 0; i < r->n && !r->is_reached; i++)
+        r->parameter[i].last = -1;
+    r->is_reached = true;
+    r->parameter[bl_reduced_number(r, room)].last = at;
+}
+
+/* By `last`, the latest first; of one node, in the order that was.  Nearly sorted from the walk before. */
+static void sort(belay_reducer *r)
+{
+    for (int64_t k = 1; k < r->n; k++) {
+        int64_t i = r->order[k], at = k;
+        for (; at > 0 && r->parameter[r->order[at - 1]].last < r->parameter[i].last; at--)
+            r->order[at] = r->order[at - 1];
+        r->order[at] = i;
+    }
+}
+
+/* Nothing came or comes to it, in this backward or one before of the window. */
+static bool is_unused(const belay_reducer *r, int64_t i)
+{
+    const bl_slot *leaf = bl_slot_get(r->context, r->parameter[i].leaf);
+    return r->parameter[i].last < 0 && (leaf == NULL || belay_tensor_is_nil(leaf->grad));
+}
+
+/* "fc.weight, fc.bias and 3 others" */
+static void name_unused(const belay_reducer *r, bl_text *out)
+{
+    int64_t n = 0, left = 0;
+    for (int64_t i = 0; i < r->n; i++)
+        left += is_unused(r, i);
+    for (int64_t i = 0; i < r->n; i++) {
+        if (!is_unused(r, i))
+            continue;
+        if (n == 4 && left > 5) {
+            bl_text_format(out, " and %" PRId64 " others", left - n);
+            return;
+        }
+        bl_text_format(out, "%s%s",
+                       n == 0          ? ""
+                       : n + 1 == left ? " and "
+                                       : ", ",
+                       belay_module_parameter_name(r->module, r->parameter[i].room.number));
+        n++;
+    }
+}
+
+static void refuse_unused(const belay_reducer *r)
+{
+    bl_error error;
+    bl_text names = {0};
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->n; i++)
+        n += is_unused(r, i);
+    if (n == 0)
+        return;
+    name_unused(r, &names);
+    bl_error_set(&error, BELAY_COMM_UNUSED,
+                 "%" PRId64 " of %" PRId64 " parameters took no part in a loss that was walked back", n, r->n);
+    bl_error_fact(&error, "they are: %.200s", bl_text_get(&names));
+    bl_error_fact(&error, "their gradients went to the other ranks as zeros");
+    bl_text_fini(&names);
+    bl_context_raise_error(r->context, &error);
+}
+
+static void start(void *state)
+{
+    belay_reducer *r = state;
+    if (!r->is_reached || !r->syncs || r->group->broken != BELAY_OK)
+        return;
+    bl_group_phase(r->group, BL_PHASE_BACKWARD);
+    begin_round(r);
+    sort(r);
+    r->is_walking = true;
+    r->at = 0;
+    bool is_whole = r->n == 0 || r->parameter[r->order[r->n - 1]].last >= 0;
+    if (!is_whole && !r->options.find_unused_parameters)
+        refuse_unused(r);
+    for (int64_t k = r->n - 1; k >= 0 && r->parameter[r->order[k]].last < 0; k--)
+        bl_bucket_arrive(r, r->order[k]);
+    if (!r->options.no_overlap)
+        launch_ready(r);
+}
+
+static void pass(void *state, int64_t at)
+{
+    belay_reducer *r = state;
+    if (!r->is_walking)
+        return;
+    int64_t was = r->at;
+    for (; r->at < r->n && r->parameter[r->order[r->at]].last >= at; r->at++)
+        bl_bucket_arrive(r, r->order[r->at]);
+    if (r->at > was && !r->options.no_overlap)
+        launch_ready(r);
+}
+
+static void end(void *state)
+{
+    belay_reducer *r = state;
+    if (!r->is_walking)
+        return;
+    end_round(r);
+    r->is_walking = false;
+    bl_group_phase(r->group, BL_PHASE_OUTSIDE);
+}
+
+void bl_reducer_follow(belay_reducer *r)
+{
+    r->watch = (bl_grad_watch){.begin = begin, .reach = reach, .start = start, .pass = pass, .end = end, .state = r};
+    r->hook = (bl_commit_hook){.run = bl_agree_hook, .drop = bl_agree_drop, .settle = bl_agree_settle, .state = r};
+    bl_grad_watch_add(r->context, &r->watch);
+    bl_optim_hook_add(r->context, &r->hook);
+}
+
+void bl_reducer_unfollow(belay_reducer *r)
+{
+    bl_grad_watch_remove(r->context, &r->watch);
+    bl_optim_hook_remove(r->context, &r->hook);
+}

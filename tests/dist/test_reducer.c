@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A reducer on one rank: what it does to gradients, and what it refuses.  Several ranks: ranks_reducer.c. */
+#include "support/told.h"
+
+#include <belay/belay.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/attributes.h"
+#include "base/memory.h"
+#include "dist/parts.h"
+
+enum { IN = 3, OUT = 2, ROWS = 4 };
+
+typedef struct one {
+    belay_context *context;
+    belay_group *group;
+    belay_module *model;
+    belay_reducer *reducer;
+    belay_optimizer *sgd;
+} one;
+
+static one open_with(const belay_ddp_options *options)
+{
+    one o = {0};
+    told_clear();
+    o.context = belay_open(&(belay_options){.device = "cpu", .log = told_remember, .no_journal = true, .seed = 5});
+    o.group = belay_group_open(o.context, &(belay_group_options){.maker = "self"});
+    assert_int_equal(belay_group_bind(o.group, "cpu"), BELAY_OK);
+    o.model = belay_mlp(o.context, &(belay_mlp_options){.sizes = {IN, 4, OUT}});
+    o.reducer = belay_ddp(o.model, o.group, options);
+    o.sgd = belay_sgd(o.model, &(belay_sgd_options){.lr = 0.1, .momentum = 0.9});
+    return o;
+}
+
+static one open_one(void)
+{
+    one o = open_with(NULL);
+    assert_false(belay_reducer_is_nil(o.reducer));
+    assert_string_equal(told(), "");
+    return o;
+}
+
+static void close_one(one *o)
+{
+    assert_string_equal(told(), "");
+    assert_int_equal(belay_close(o->context), 0);
+}
+
+static belay_tensor loss_of(const one *o, float shift)
+{
+    float x[ROWS * IN], y[ROWS * OUT];
+    for (int i = 0; i < ROWS * IN; i++)
+        x[i] = (float)(i % 5) / 4 + shift;
+    for (int i = 0; i < ROWS * OUT; i++)
+        y[i] = (float)(i % 3) / 2;
+    belay_tensor in = belay_tensor_from(o->context, BELAY_F32, belay_shape2(ROWS, IN), x, sizeof x);
+    belay_tensor want = belay_tensor_from(o->context, BELAY_F32, belay_shape2(ROWS, OUT), y, sizeof y);
+    return belay_mse(belay_forward(o->model, in), want, BELAY_MEAN);
+}
+
+static void step(const one *o, float shift)
+{
+    belay_scope scope = belay_scope_open(o->context);
+    belay_backward(loss_of(o, shift));
+    belay_optimizer_step(o->sgd);
+    belay_scope_close(scope);
+}
+
+static void read_all(const belay_module *model, float *out)
+{
+    for (int64_t i = 0; i < belay_module_n_parameters(model); i++) {
+        belay_tensor p = belay_module_parameter(model, i);
+        int64_t n = belay_tensor_n_elements(p);
+        assert_int_equal(belay_tensor_read(p, out, n * 4), BELAY_OK);
+        out += n;
+    }
+}
+
+enum { WEIGHTS = IN * 4 + 4 + 4 * OUT + OUT };
+
+static void one_rank_trains_as_without_a_reducer(void **state)
+{
+    (void)state;
+    float with[WEIGHTS], without[WEIGHTS];
+    one o = open_one();
+    for (int i = 0; i < 5; i++)
+        step(&o, (float)i);
+    read_all(o.model, with);
+    close_one(&o);
+    told_clear();
+    o = (one){.context =
+                  belay_open(&(belay_options){.device = "cpu", .log = told_remember, .no_journal = true, .seed = 5})};
+    o.model = belay_mlp(o.context, &(belay_mlp_options){.sizes = {IN, 4, OUT}});
+    o.sgd = belay_sgd(o.model, &(belay_sgd_options){.lr = 0.1, .momentum = 0.9});
+    for (int i = 0; i < 5; i++)
+        step(&o, (float)i);
+    read_all(o.model, without);
+    assert_memory_equal(with, without, sizeof with);
+    close_one(&o);
+}
+
+static void gradients_lie_in_the_buckets(void **state)
+{
+    (void)state;
+    one o = open_with(&(belay_ddp_options){.first_bucket_bytes = 4, .bucket_bytes = 4});
+    assert_int_equal(belay_reducer_n_buckets(o.reducer), 4);
+    assert_int_equal(belay_reducer_bucket_of(o.reducer, 3), 0); /* the last parameter comes first */
+    assert_int_equal(belay_reducer_bucket_of(o.reducer, 0), 3);
+    assert_int_equal(belay_reducer_bucket_of(o.reducer, 4), -1);
+    belay_scope scope = belay_scope_open(o.context);
+    belay_backward(loss_of(&o, 0));
+    for (int64_t i = 0; i < 4; i++) {
+        const bl_slot *grad = bl_slot_get(o.context, belay_tensor_grad(belay_module_parameter(o.model, i)));
+        const bl_bucket *b = &o.reducer->bucket[belay_reducer_bucket_of(o.reducer, i)];
+        assert_ptr_equal(grad->storage, bl_slot_get(o.context, b->flat)->storage);
+    }
+    assert_string_equal(belay_tensor_name(belay_tensor_grad(belay_module_parameter(o.model, 0))), "0.weight.grad");
+    belay_scope_close(scope);
+    assert_int_equal(belay_reducer_n_reduced(o.reducer), 1);
+    close_one(&o);
+}
+
+/* Buckets of another order hold the gradients that were there. */
+static void the_order_is_learned_and_gradients_move_along(void **state)
+{
+    (void)state;
+    float before[IN * 4], after[IN * 4];
+    one o = open_with(&(belay_ddp_options){.first_bucket_bytes = 4, .bucket_bytes = 4});
+    step(&o, 0);
+    assert_true(o.reducer->has_learned);
+    const int64_t forward[] = {0, 1, 2, 3};
+    belay_scope scope = belay_scope_open(o.context);
+    belay_ddp_sync_set(o.reducer, false);
+    belay_backward(loss_of(&o, 1));
+    belay_tensor first = belay_module_parameter(o.model, 0);
+    assert_int_equal(belay_tensor_read(belay_tensor_grad(first), before, sizeof before), BELAY_OK);
+    assert_true(bl_buckets_make(o.reducer, forward));
+    assert_int_equal(belay_reducer_bucket_of(o.reducer, 0), 0);
+    assert_int_equal(belay_tensor_read(belay_tensor_grad(first), after, sizeof after), BELAY_OK);
+    assert_memory_equal(before, after, sizeof before);
+    belay_ddp_sync_set(o.reducer, true);
+    belay_scope_close(scope);
+    close_one(&o);
+}
+
+static void without_sync_gradients_add_up_and_nothing_is_reduced(void **state)
+{
+    (void)state;
+    float twice[IN * 4], once[IN * 4];
+    one o = open_one();
+    belay_scope scope = belay_scope_open(o.context);
+    belay_tensor weight = belay_module_parameter(o.model, 0);
+    assert_true(belay_ddp_sync_set(o.reducer, false));
+    belay_backward(loss_of(&o, 0));
+    assert_int_equal(belay_tensor_read(belay_tensor_grad(weight), once, sizeof once), BELAY_OK);
+    belay_backward(loss_of(&o, 0));
+    assert_int_equal(belay_reducer_n_reduced(o.reducer), 0);
+    assert_false(belay_ddp_sync_set(o.reducer, true));
+    belay_backward(loss_of(&o, 0));
+    assert_int_equal(belay_reducer_n_reduced(o.reducer), 1);
+    assert_int_equal(belay_tensor_read(belay_tensor_grad(weight), twice, sizeof twice), BELAY_OK);
+    for (int i = 0; i < IN * 4; i++)
+        assert_float_equal(twice[i], once[i] + once[i] + once[i], 1e-5);
+    belay_scope_close(scope);
+    close_one(&o);
+}
+
+static void a_held_gradient_is_not_touched_while_it_is_reduced(void **state)
+{
+    (void)state;
+    one o = open_one();
+    belay_scope scope = belay_scope_open(o.context);
+    belay_tensor weight = belay_module_parameter(o.model, 0);
+    belay_ddp_sync_set(o.reducer, false);
+    belay_backward(loss_of(&o, 0));
+    belay_tensor held = belay_tensor_grad(weight);
+    belay_ddp_sync_set(o.reducer, true);
+    belay_tensor loss = loss_of(&o, 0);
+    int line = __LINE__ + 1;
+    belay_backward(loss);
+    (void)belay_relu(held);
+    told_expect(
+        "belay: relu would read 0.weight.grad [4, 3], which belongs to bucket 0 of 1 until its reduction has ended "
+        "(life.bucket)\n    called at: test_reducer.c:%d\n    reduction began: "
+        "test_reducer.c:%d\n    when: epoch 0, batch 2 (micro-batch 2 of its window), step 0, rank 0\n%s",
+        line + 1, line, told_try(BELAY_LIFE_BUCKET));
+    const float zeros[IN * 4] = {0};
+    assert_int_equal(belay_tensor_write(weight, zeros, sizeof zeros), BELAY_LIFE_BUCKET);
+    told_expect(
+        "belay: the host would write 0.weight [4, 3], which belongs to bucket 0 of 1 until its reduction has ended "
+        "(life.bucket)\n    called at: test_reducer.c:%d\n    reduction began: "
+        "test_reducer.c:%d\n    when: epoch 0, batch 2 (micro-batch 2 of its window), step 0, rank 0\n%s",
+        line + 8, line, told_try(BELAY_LIFE_BUCKET));
+    belay_module_grads_clear(o.model);
+    told_clear();
+    assert_true(belay_tensor_is_alive(held));                     /* nothing was cleared */
+    assert_false(belay_tensor_is_nil(belay_tensor_grad(weight))); /* a question waits; from here on all is free again */
+    (void)belay_relu(held);
+    assert_string_equal(told(), "");
+    belay_scope_close(scope);
+    assert_int_equal(belay_close(o.context), 3);
+}
+
+/* One parameter in two ops is whole once, behind the earlier of them. */
+static belay_tensor shared_forward(belay_module *module, belay_tensor x)
+{
+    belay_tensor *w = belay_module_self(module);
+    return belay_matmul(belay_tanh(belay_matmul(x, *w)), *w);
+}
+
+static const belay_module_kind shared_kind = {"shared", sizeof(belay_tensor), shared_forward, NULL};
+
+static void a_parameter_in_two_ops_is_whole_once(void **state)
+{
+    (void)state;
+    float got[9], want[9];
+    for (int with = 0; with < 2; with++) {
+        told_clear();
+        belay_context *context =
+            belay_open(&(belay_options){.device = "cpu", .log = told_remember, .no_journal = true, .seed = 5});
+        belay_module *module = belay_module_new(context, &shared_kind);
+        belay_tensor *w = belay_module_self(module);
+        *w = belay_module_add_parameter(module, "w", BELAY_F32, belay_shape2(3, 3),
+                                        (belay_init){.kind = BELAY_INIT_UNIFORM, .a = -1, .b = 1});
+        if (with == 1) {
+            belay_group *group = belay_group_open(context, &(belay_group_options){.maker = "self"});
+            assert_int_equal(belay_group_bind(group, "cpu"), BELAY_OK);
+            assert_false(belay_reducer_is_nil(belay_ddp(module, group, NULL)));
+        }
+        const float x[] = {1, 2, 3, 4, 5, 6};
+        belay_scope scope = belay_scope_open(context);
+        belay_tensor in = belay_tensor_from(context, BELAY_F32, belay_shape2(2, 3), x, sizeof x);
+        belay_backward(belay_sum(belay_forward(module, in), NULL));
+        assert_int_equal(belay_tensor_read(belay_tensor_grad(*w), with == 1 ? got : want, sizeof got), BELAY_OK);
+        belay_scope_close(scope);
+        told_close(context);
+    }
+    assert_memory_equal(got, want, sizeof got);
+}
+
+/* A loss of the first layer alone. */
+static belay_tensor half_loss(const one *o)
+{
+    const float x[IN] = {1, 2, 3};
+    belay_tensor in = belay_tensor_from(o->context, BELAY_F32, belay_shape2(1, IN), x, sizeof x);
+    return belay_sum(belay_forward(belay_module_child(o->model, 0), in), NULL);
+}
+
+static void parameters_that_no_loss_reaches_are_named(void **state)
+{
+    (void)state;
+    one o = open_one();
+    belay_scope scope = belay_scope_open(o.context);
+    belay_tensor loss = half_loss(&o);
+    int line = __LINE__ + 1;
+    belay_backward(loss);
+    told_expect("belay: 2 of 4 parameters took no part in a loss that was walked back (comm.unused)\n"
+                "    called at: test_reducer.c:%d\n    they are: 2.weight and 2.bias\n"
+                "    their gradients went to the other ranks as zeros\n"
+                "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n%s",
+                line, told_try(BELAY_COMM_UNUSED));
+    belay_optimizer_step(o.sgd);
+    assert_false(belay_optimizer_is_applied(o.sgd));
+    belay_scope_close(scope);
+    assert_int_equal(belay_close(o.context), 3);
+}
+
+static void where_it_is_allowed_an_unused_parameter_keeps_no_gradient(void **state)
+{
+    (void)state;
+    float before[WEIGHTS], after[WEIGHTS];
+    one o = open_with(&(belay_ddp_options){.find_unused_parameters = true});
+    read_all(o.model, before);
+    belay_scope scope = belay_scope_open(o.context);
+    belay_backward(half_loss(&o));
+    assert_true(belay_tensor_is_nil(belay_tensor_grad(belay_module_find(o.model, "2.weight"))));
+    belay_optimizer_step(o.sgd);
+    assert_true(belay_optimizer_is_applied(o.sgd));
+    belay_scope_close(scope);
+    read_all(o.model, after);
+    assert_memory_not_equal(before, after, 4 * IN * 4);
+    assert_memory_equal(before + IN * 4 + 4, after + IN * 4 + 4, 4 * (4 * OUT + OUT));
+    close_one(&o);
+}
+
+/* A reduction that would pass the end of its memory, as llm.c's of 4 elements over 1. */
+static void a_reduction_beyond_its_memory_is_refused_before_it_begins(void **state)
+{
+    (void)state;
+    one o = open_with(&(belay_ddp_options){.first_bucket_bytes = 4, .bucket_bytes = 4});
+    belay_scope scope = belay_scope_open(o.context);
+    belay_tensor loss = loss_of(&o, 0);
+    const bl_slot *flat = bl_slot_get(o.context, o.reducer->bucket[0].flat);
+    o.reducer->bucket[0].n_elements = flat->storage->n_bytes / 4 + 3;
+    belay_backward(loss);
+    assert_non_null(strstr(told(), "bytes would pass the end of bucket 0 of 4 by 12 bytes (size.extent)\n"));
+    assert_int_equal(o.group->broken != BELAY_OK, true);
+    belay_optimizer_step(o.sgd);
+    assert_false(belay_optimizer_is_applied(o.sgd));
+    belay_scope_close(scope);
+    assert_int_not_equal(belay_close(o.context), 0);
+}
+
+static void a_second_reducer_over_a_parameter_is_refused(void **state)
+{
+    (void)state;
+    one o = open_one();
+    int line = __LINE__ + 1;
+    belay_reducer *second = belay_ddp(belay_module_child(o.model, 0), o.group, NULL);
+    assert_true(belay_reducer_is_nil(second));
+    assert_non_null(strstr(told(), "belay: parameter weight already has a reducer (conf.order)\n"));
+    char where[64];
+    snprintf(where, sizeof where, "called at: test_reducer.c:%d\n", line);
+    assert_non_null(strstr(told(), where));
+    assert_int_not_equal(belay_close(o.context), 0);
+}
+
+static void a_freed_reducer_is_stale_and_gradients_go_their_own_ways(void **state)
+{
+    (void)state;
+    one o = open_one();
+    step(&o, 0);
+    belay_reducer_free(o.reducer);
+    assert_true(belay_reducer_is_nil(o.reducer));
+    step(&o, 1);
+    assert_int_equal(o.context->n_leases, 0);
+    assert_string_equal(told(), "");
+    assert_int_equal(belay_reducer_n_buckets(o.reducer), 0);
+    assert_non_null(strstr(told(), "belay: a reducer was used after it had been freed (life.stale)\n"));
+    assert_int_equal(belay_close(o.context), 3);
+}
+
+static void a_module_is_not_freed_under_its_reducer(void **state)
+{
+    (void)state;
+    one o = open_one();
+    belay_module_free(o.model);
+    assert_non_null(strstr(told(), "is at work"));
+    told_clear();
+    belay_reducer_free(o.reducer);
+    belay_optimizer_free(o.sgd);
+    belay_module_free(o.model);
+    assert_string_equal(told(), "");
+    belay_close(o.context);
+}
+
+static void a_dropped_window_waits_for_what_is_in_flight(void **state)
+{
+    (void)state;
+    one o = open_one();
+    belay_scope scope = belay_scope_open(o.context);
+    belay_backward(loss_of(&o, 0));
+    assert_int_equal(o.context->n_leases, 2);
+    belay_optimizer_discard(o.sgd);
+    assert_int_equal(o.context->n_leases, 0);
+    assert_true(belay_tensor_is_nil(belay_tensor_grad(belay_module_parameter(o.model, 0))));
+    belay_scope_close(scope);
+    step(&o, 0);
+    assert_true(belay_optimizer_is_applied(o.sgd));
+    close_one(&o);
+}
+
+static void buckets_of_no_bytes_are_refused(void **state)
+{
+    (void)state;
+    one o = open_with(&(belay_ddp_options){.bucket_bytes = -1});
+    assert_true(belay_reducer_is_nil(o.reducer));
+    assert_non_null(strstr(told(), "belay: bucket_bytes of a reducer is -1, it must be at least 1 (conf.value)\n"));
+    assert_int_not_equal(belay_close(o.context), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_trains_as_without_a_reducer),
+        cmocka_unit_test(gradients_lie_in_the_buckets),
+        cmocka_unit_test(the_order_is_learned_and_gradients_move_along),
+        cmocka_unit_test(without_sync_gradients_add_up_and_nothing_is_reduced),
+        cmocka_unit_test(a_held_gradient_is_not_touched_while_it_is_reduced),
+        cmocka_unit_test(a_parameter_in_two_ops_is_whole_once),
+        cmocka_unit_test(parameters_that_no_loss_reaches_are_named),
+        cmocka_unit_test(where_it_is_allowed_an_unused_parameter_keeps_no_gradient),
+        cmocka_unit_test(a_reduction_beyond_its_memory_is_refused_before_it_begins),
+        cmocka_unit_test(a_second_reducer_over_a_parameter_is_refused),
+        cmocka_unit_test(a_freed_reducer_is_stale_and_gradients_go_their_own_ways),
+        cmocka_unit_test(a_module_is_not_freed_under_its_reducer),
+        cmocka_unit_test(a_dropped_window_waits_for_what_is_in_flight),
+        cmocka_unit_test(buckets_of_no_bytes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
