@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -27,6 +28,35 @@ static const bl_setting_row rows[] = {
      .unit = "processes",
      .help = "Start N processes, each with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and "
              "MASTER_PORT."},
+    {.name = "mpi",
+     .kind = BL_KIND_FLAG,
+     .offset = offsetof(bl_run_options, mpi),
+     .group = BL_GROUP_RUN,
+     .words = "",
+     .place = "",
+     .unit = "",
+     .help = "Start the N processes by mpirun, inside of a Slurm allocation by srun.  All hosts must see the folder of "
+             "the evidence."},
+    {.name = "hostfile",
+     .kind = BL_KIND_TEXT,
+     .offset = offsetof(bl_run_options, hostfile),
+     .group = BL_GROUP_RUN,
+     .words = "this host",
+     .place = "FILE",
+     .unit = "",
+     .help = "Hosts for mpirun, one a line."},
+    {.name = "timeout",
+     .kind = BL_KIND_REAL,
+     .offset = offsetof(bl_run_options, timeout),
+     .group = BL_GROUP_RUN,
+     .real_default = 60,
+     .real_low = 0.1,
+     .real_high = 86400,
+     .words = "",
+     .place = "SECONDS",
+     .unit = "s",
+     .help = "With --mpi: time that ranks wait for another one.  Those that are still there so long and --grace after "
+             "one failed are ended."},
     {.name = "out",
      .kind = BL_KIND_TEXT,
      .offset = offsetof(bl_run_options, out),
@@ -95,6 +125,15 @@ static const bl_setting_row rows[] = {
      .place = "SECONDS",
      .unit = "s",
      .help = "When no rank has said anything for so long, take the stacks of all and show their last lines."},
+    {.name = "rank-of",
+     .kind = BL_KIND_TEXT,
+     .offset = offsetof(bl_run_options, rank_of),
+     .group = BL_GROUP_FAULTS,
+     .words = "",
+     .place = "FOLDER",
+     .unit = "",
+     .help = "Only look after one rank that mpirun or srun started, for the run that FOLDER belongs to: what --mpi "
+             "gives them to start."},
     {.name = "planted-bug",
      .kind = BL_KIND_FLAG,
      .offset = offsetof(bl_run_options, planted_bug),
@@ -208,6 +247,33 @@ static void fill(const bl_run *run, bl_supervise_options *o, const char *gdb)
     o->shares_terminal = o->n_ranks == 1 && isatty(STDIN_FILENO) == 1;
 }
 
+/* What an attempt came to, in words, in the record, and for what follows. */
+static belay_code conclude(bl_run *run, const bl_supervise_options *o, const bl_supervise *supervise, bool *go_on,
+                           bl_error *error)
+{
+    const bl_supervise_facts *facts = bl_supervise_facts_get(supervise);
+    bool failed = facts->first_failed >= 0;
+    run->was_stopped = facts->stop_signal != 0;
+    if (run->mpi != NULL) {
+        TRY(bl_run_mpi_end(run, supervise, error));
+        failed = run->status != 0;
+        run->in_memory_fault = failed && (run->status == 128 + SIGSEGV || run->status == 128 + SIGBUS);
+    } else {
+        if (!run->locating)
+            run->status = bl_supervise_status(supervise);
+        run->in_memory_fault = failed && !run->was_stopped && bl_run_is_memory_fault(supervise);
+    }
+    *go_on = failed && !run->was_stopped;
+    if (run->locating && !failed && !run->was_stopped)
+        bl_run_say(
+            "belay: the memory fault did not come back; what was set for it changes the order of events, so that "
+            "a race may hide\n");
+    if (run->mpi == NULL)
+        bl_run_say_end(run, supervise);
+    bl_run_record_attempt(run, o, supervise);
+    return BELAY_OK;
+}
+
 /* Runs the program once; *go_on: another attempt may make sense. */
 static belay_code attempt(bl_run *run, bool *go_on, bl_error *error)
 {
@@ -221,24 +287,14 @@ static belay_code attempt(bl_run *run, bool *go_on, bl_error *error)
         (void)!bl_child_find("gdb", &gdb, &unused);
     fill(run, &o, gdb);
     fflush(NULL);
-    belay_code code = bl_supervise_run(&o, &supervise, error);
+    belay_code code = run->mpi != NULL ? bl_run_mpi_fill(run, &o, error) : BELAY_OK;
+    if (code == BELAY_OK)
+        code = bl_supervise_run(&o, &supervise, error);
     bl_free(gdb);
-    if (code != BELAY_OK)
-        return code;
-    const bl_supervise_facts *facts = bl_supervise_facts_get(supervise);
-    if (!run->locating)
-        run->status = bl_supervise_status(supervise);
-    run->was_stopped = facts->stop_signal != 0;
-    *go_on = facts->first_failed >= 0 && facts->stop_signal == 0;
-    run->in_memory_fault = *go_on && bl_run_is_memory_fault(supervise);
-    if (run->locating && facts->first_failed < 0 && facts->stop_signal == 0)
-        bl_run_say(
-            "belay: the memory fault did not come back; what was set for it changes the order of events, so that "
-            "a race may hide\n");
-    bl_run_say_end(run, supervise);
-    bl_run_record_attempt(run, &o, supervise);
+    if (code == BELAY_OK)
+        code = conclude(run, &o, supervise, go_on, error);
     bl_supervise_close(supervise);
-    return BELAY_OK;
+    return code;
 }
 
 /* What comes after an attempt that failed; false: nothing. */
@@ -261,14 +317,11 @@ static bool next_attempt(bl_run *run)
 
 static belay_code begin(bl_run *run, bl_error *error)
 {
-    bl_cli *cli = run->cli;
     char *found = NULL;
-    TRY(bl_child_find(cli->arguments[0], &found, error)); /* before a folder is made */
+    TRY(bl_child_find(run->argv[0], &found, error)); /* before a folder is made */
     bl_free(found);
-    run->argv = bl_alloc(cli->n_arguments + 1, sizeof *run->argv);
-    if (run->argv == NULL)
-        return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to start the run");
-    memcpy(run->argv, cli->arguments, (size_t)cli->n_arguments * sizeof *run->argv);
+    if (run->options->mpi)
+        TRY(bl_run_mpi_open(run, error));
     run->retries_left = run->options->retries;
     TRY(open_folder(run, error));
     if (run->options->sanitize)
@@ -297,6 +350,8 @@ static void close_run(bl_run *run)
 {
     for (int i = 0; i < BL_RUN_SET; i++)
         bl_text_fini(&run->set_text[i]);
+    bl_run_mpi_close(run);
+    bl_ends_fini(&run->ends);
     json_decref(run->record);
     bl_free(run->argv);
     bl_free(run->tool);
@@ -304,19 +359,18 @@ static void close_run(bl_run *run)
     bl_free(run->folder);
 }
 
-static int run_run(bl_cli *cli)
+int bl_run_program(bl_cli *cli, const bl_run_options *options, char **words, int n_words)
 {
-    const bl_run_options *options = cli->options;
-    bl_run run = {.cli = cli, .options = options};
+    bl_run run = {.cli = cli, .options = options, .words = words, .n_words = n_words};
     bl_error error = {0};
-    if (options->planted_bug)
-        return bl_run_planted();
-    if (cli->n_arguments == 0) {
-        bl_error_set(&error, BELAY_CONF_MISSING, "belay run needs CMD...");
-        bl_error_advise(&error, "`belay run --help` shows how it is called.");
-        return bl_cli_fail(cli, &error);
+    belay_code code = BELAY_OK;
+    run.argv = bl_alloc(n_words + 1, sizeof *run.argv);
+    if (run.argv == NULL) {
+        code = bl_error_set(&error, BELAY_MEM_EXHAUSTED, "no memory to start the run");
+    } else {
+        memcpy(run.argv, words, (size_t)n_words * sizeof *run.argv);
+        code = attempts(&run, &error);
     }
-    belay_code code = attempts(&run, &error);
     int status = run.status;
     if (code == BELAY_OK && status != 0)
         bl_run_explain(&run);
@@ -328,13 +382,30 @@ static int run_run(bl_cli *cli)
     return code != BELAY_OK ? bl_cli_fail(cli, &error) : bl_cli_end(cli, status);
 }
 
+static int run_run(bl_cli *cli)
+{
+    const bl_run_options *options = cli->options;
+    bl_error error = {0};
+    if (options->planted_bug)
+        return bl_run_planted();
+    if (cli->n_arguments == 0) {
+        bl_error_set(&error, BELAY_CONF_MISSING, "belay run needs CMD...");
+        bl_error_advise(&error, "`belay run --help` shows how it is called.");
+        return bl_cli_fail(cli, &error);
+    }
+    if (options->rank_of != NULL)
+        return bl_run_rank(cli, options);
+    return bl_run_program(cli, options, cli->arguments, cli->n_arguments);
+}
+
 const bl_command bl_cli_run = {
     .name = "run",
     .arguments = "[--] CMD...",
     .says = "start and supervise any program, keep its output, tell how it ended",
     .more = "Keeps what each rank says in files of bounded size, forwards signals, and leaves no process behind.  The\n"
             "exit status is the program's, 128 + signal after one; of several ranks that of the first that failed.",
-    .example = "belay run -- python train.py\nbelay run -n 4 --retries 2 -- python train.py --epochs 3",
+    .example = "belay run -- python train.py\nbelay run -n 4 --retries 2 -- python train.py --epochs 3\n"
+               "belay run -n 4 --mpi --hostfile hosts -- ./train",
     .rows = rows,
     .n_rows = BL_COUNT(rows),
     .options_bytes = sizeof(bl_run_options),

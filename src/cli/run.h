@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of `belay run` share: run.c (the command and its attempts), run_words.c (what is said), run_record.c
- * (run.json), run_locate.c, run_sanitize.c, run_planted.c. */
+ * (run.json), run_locate.c, run_sanitize.c, run_planted.c; for ranks under mpirun or srun run_mpi.c (starts them),
+ * run_mpi_words.c (who failed first), run_rank.c (what looks after one). */
 #ifndef BL_CLI_RUN_H
 #define BL_CLI_RUN_H
 
 #include "cli/cli.h"
+#include "proc/ends.h"
 #include "proc/supervise.h"
 
 typedef struct bl_run_options {
@@ -14,13 +16,21 @@ typedef struct bl_run_options {
     bool locate, sanitize, planted_bug;
     double quiet_limit, grace;
     int64_t log_limit; /* MiB */
+    bool mpi;
+    char *hostfile, *rank_of;
+    double timeout;
+    bool plain; /* no option: what rank 0 says is shown as it is */
 } bl_run_options;
 
-enum { BL_RUN_SET = 24 };
+enum { BL_RUN_SET = 40 };
+
+typedef struct bl_run_mpi bl_run_mpi;
 
 typedef struct bl_run {
     bl_cli *cli;
     const bl_run_options *options;
+    char **words; /* the program as it was asked for */
+    int n_words;
     char **argv;        /* NULL-ended: the program, with --sanitize behind the tool */
     char *tool;         /* compute-sanitizer */
     char *folder;       /* evidence */
@@ -35,7 +45,14 @@ typedef struct bl_run {
     bl_text set_text[BL_RUN_SET];
     int n_set;
     json_t *record;
+    bl_run_mpi *mpi; /* NULL: no ranks under a launcher */
+    bl_ends ends;    /* of them, in the last attempt */
 } bl_run;
+
+/* ---- run.c ------------------------------------------------------------------------------------------------------------ */
+
+/* The words of a NULL-ended program under these options, from start to verdict: the exit status. */
+int bl_run_program(bl_cli *cli, const bl_run_options *options, char **words, int n_words);
 
 /* ---- run_locate.c ----------------------------------------------------------------------------------------------------- */
 
@@ -53,6 +70,25 @@ enum { BL_RUN_FOUND = 86 }; /* status of a program in which the sanitizer found 
 BL_MUST_USE belay_code bl_run_sanitize(bl_run *run, bl_error *error);
 /* The planted bug: one write behind an allocation of a GPU; the exit status. */
 int bl_run_planted(void);
+
+/* ---- run_mpi.c, run_mpi_words.c, run_rank.c ----------------------------------------------------------------------------- */
+
+/* Checks what --mpi needs.  comm.absent, conf.missing, file.open. */
+BL_MUST_USE belay_code bl_run_mpi_open(bl_run *run, bl_error *error);
+void bl_run_mpi_close(bl_run *run);
+/* Turns an attempt of ranks into one of a launcher that starts them. */
+BL_MUST_USE belay_code bl_run_mpi_fill(bl_run *run, bl_supervise_options *o, bl_error *error);
+/* A bl_supervise_tell for it. */
+void bl_run_mpi_tell(void *state, const bl_supervise *supervise, const bl_supervise_event *event);
+/* Reads what the ranks left, which gives run->status, and says who failed first. */
+BL_MUST_USE belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *supervise, bl_error *error);
+void bl_run_mpi_describe(bl_run *run, json_t *ranks);
+
+/* The rank that mpirun or srun made of this process; -1: none. */
+int bl_run_rank_number(void);
+const char *bl_run_host(char host[64]);
+/* `belay run --rank-of`: looks after one rank; the exit status. */
+int bl_run_rank(bl_cli *cli, const bl_run_options *options);
 
 /* ---- run_record.c ------------------------------------------------------------------------------------------------------ */
 

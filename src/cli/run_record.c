@@ -42,7 +42,7 @@ belay_code bl_run_record_begin(bl_run *run, bl_error *error)
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the record of the run");
     bl_cli_put_text(cli, run->record, "kind", "belay run");
     bl_cli_put_text(cli, run->record, "version", BELAY_VERSION);
-    bl_cli_put(cli, run->record, "command", texts(run, (const char *const *)cli->arguments, cli->n_arguments));
+    bl_cli_put(cli, run->record, "command", texts(run, (const char *const *)run->words, run->n_words));
     bl_cli_put_text(cli, run->record, "folder", getcwd(buffer, sizeof buffer));
     buffer[0] = '\0';
     (void)gethostname(buffer, 256);
@@ -146,8 +146,10 @@ void bl_run_record_attempt(bl_run *run, const bl_supervise_options *o, const bl_
     bl_cli_put(cli, object, "master_port", o->ranked ? json_integer(o->port) : json_null());
     put_moment(run, object, "started", f->started_wall);
     bl_cli_put_real(cli, object, "seconds", (double)(f->ended - f->started) / 1e9);
-    bl_cli_put_int(cli, object, "status", bl_supervise_status(s));
-    bl_cli_put(cli, object, "first_failed", f->first_failed < 0 ? json_null() : json_integer(f->first_failed));
+    int status = run->mpi != NULL ? run->ends.status : bl_supervise_status(s);
+    int first = run->mpi != NULL ? run->ends.first : f->first_failed;
+    bl_cli_put_int(cli, object, "status", status);
+    bl_cli_put(cli, object, "first_failed", first < 0 ? json_null() : json_integer(first));
     bl_cli_put_text(cli, object, "stopped_by", f->stop_signal != 0 ? bl_signal_name(f->stop_signal, name) : NULL);
     bl_cli_put_int(cli, object, "n_silences", f->n_silences);
     bl_cli_put_int(cli, object, "n_outlived", f->n_left);
@@ -155,7 +157,9 @@ void bl_run_record_attempt(bl_run *run, const bl_supervise_options *o, const bl_
         append(run, left, bl_json_text(f->left[i]));
     bl_cli_put(cli, object, "outlived", left);
     put_machine(run, object, f);
-    for (int i = 0; i < bl_supervise_n_ranks(s); i++)
+    if (run->mpi != NULL)
+        bl_run_mpi_describe(run, ranks);
+    for (int i = 0; run->mpi == NULL && i < bl_supervise_n_ranks(s); i++)
         append(run, ranks, describe_rank(run, o, s, i));
     bl_cli_put(cli, object, "ranks", ranks);
     append(run, json_object_get(run->record, "attempts"), object);

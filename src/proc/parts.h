@@ -13,12 +13,15 @@
 
 typedef struct bl_rank {
     bl_rank_facts facts;
+    int64_t stopped_at;
     int pipe[2]; /* our ends of stdout and stderr, -1: closed */
     int pidfd;   /* -1: none */
     bl_capture *capture[2];
     bool told_capture;
     uint64_t ticks; /* of its tree, when `quiet` looked first */
 } bl_rank;
+
+enum { BL_MARKED_LINE = 8192 };
 
 /* What is sent to those that are left when the deadline comes. */
 typedef enum bl_step { BL_STEP_NONE, BL_STEP_TERM, BL_STEP_KILL } bl_step;
@@ -53,8 +56,11 @@ struct bl_supervise {
     int64_t last_interrupt, stopped_at, last_output;
     bl_silence silence;
     struct pollfd *polls;
-    int *sources; /* 2 * rank + stream of the entries from first_pipe on */
-    char *buffer; /* BL_VIEW_READ bytes */
+    int *sources;  /* 2 * rank + stream of the entries from first_pipe on */
+    char *buffer;  /* BL_VIEW_READ bytes */
+    char *line[2]; /* of a launcher's streams, without an end yet: BL_MARKED_LINE bytes */
+    int64_t n_line[2];
+    int64_t looked; /* when the watch did last */
 };
 
 static inline void bl_supervise_say(bl_supervise *s, bl_supervise_event event)

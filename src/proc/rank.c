@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -82,7 +83,7 @@ void bl_rank_stem(const bl_supervise_options *o, int rank, int stream, bl_text *
     if (o->ranked)
         bl_text_format(out, "%s/rank%d.%s", o->folder, rank, name);
     else
-        bl_text_format(out, "%s/program.%s", o->folder, name);
+        bl_text_format(out, "%s/%s.%s", o->folder, o->name != NULL ? o->name : "program", name);
 }
 
 static belay_code open_captures(bl_supervise *s, int rank, bl_error *error)
@@ -147,11 +148,50 @@ void bl_rank_close(bl_rank *rank)
 
 /* ---- output -------------------------------------------------------------------------------------------------------------- */
 
+/* A whole line of a launcher: its ranks' into the view, its own words into its file. */
+static void take_line(bl_supervise *s, int stream, const char *line, int64_t n)
+{
+    int64_t at = 0;
+    bool ends = n > 0 && line[n - 1] == '\n';
+    int rank = bl_view_marked(s->view, line, n - ends, &at);
+    if (rank < 0)
+        bl_capture_add(s->ranks[0].capture[stream], line, n);
+    else
+        bl_view_add(s->view, rank, stream, line + at, n - at);
+}
+
+static void take_apart(bl_supervise *s, int stream, const char *bytes, int64_t n)
+{
+    while (n > 0) {
+        const char *end = memchr(bytes, '\n', (size_t)n);
+        int64_t length = end != NULL ? end + 1 - bytes : n;
+        if (end != NULL && s->n_line[stream] == 0) {
+            take_line(s, stream, bytes, length);
+        } else {
+            length = bl_min_i64(length, BL_MARKED_LINE - s->n_line[stream]);
+            memcpy(s->line[stream] + s->n_line[stream], bytes, (size_t)length);
+            s->n_line[stream] += length;
+            if (s->line[stream][s->n_line[stream] - 1] == '\n' || s->n_line[stream] == BL_MARKED_LINE) {
+                take_line(s, stream, s->line[stream], s->n_line[stream]);
+                s->n_line[stream] = 0;
+            }
+        }
+        bytes += length;
+        n -= length;
+    }
+}
+
 static void close_stream(bl_supervise *s, int rank, int stream)
 {
     close(s->ranks[rank].pipe[stream]);
     s->ranks[rank].pipe[stream] = -1;
-    bl_view_end_line(s->view, rank, stream);
+    if (s->n_line[stream] > 0)
+        take_line(s, stream, s->line[stream], s->n_line[stream]);
+    s->n_line[stream] = 0;
+    for (int i = 0; i < s->o.n_marked; i++)
+        bl_view_end_line(s->view, i, stream);
+    if (s->o.n_marked == 0)
+        bl_view_end_line(s->view, rank, stream);
 }
 
 static void tell_failures(bl_supervise *s, int rank, int stream)
@@ -181,12 +221,16 @@ void bl_rank_read(bl_supervise *s, int rank, int stream, bool last)
         return;
     }
     bl_silence_end(s);
-    bl_capture_add(r->capture[stream], s->buffer, n);
-    bl_view_add(s->view, rank, stream, s->buffer, n);
+    if (s->o.n_marked > 0) {
+        take_apart(s, stream, s->buffer, n);
+    } else {
+        bl_capture_add(r->capture[stream], s->buffer, n);
+        bl_view_add(s->view, rank, stream, s->buffer, n);
+    }
     bl_view_flush(s->view);
     tell_failures(s, rank, stream);
     /* A single program whose reader has gone is to learn of it as it would without us. */
-    if (s->o.n_ranks == 1 && bl_view_failure(s->view, stream) == EPIPE)
+    if (s->o.n_ranks == 1 && !s->o.marked && s->o.n_marked == 0 && bl_view_failure(s->view, stream) == EPIPE)
         close_stream(s, rank, stream);
 }
 
@@ -213,6 +257,10 @@ static void note_end(bl_supervise *s, int rank, int status, const struct rusage 
     bl_rank *r = &s->ranks[rank];
     bl_rank_facts *f = &r->facts;
     f->ended = bl_clock_now();
+    if (f->stopped != 0 && f->held == 0) {
+        f->held = f->stopped;
+        f->held_since = r->stopped_at;
+    }
     f->stopped = 0;
     f->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     f->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -257,6 +305,7 @@ void bl_rank_note(bl_supervise *s, int rank, int status, const struct rusage *us
     } else if (WIFSTOPPED(status)) {
         f->n_stops++;
         f->stopped = WSTOPSIG(status);
+        s->ranks[rank].stopped_at = bl_clock_now();
         bl_supervise_say(s, (bl_supervise_event){BL_EVENT_STOPPED, .rank = rank, .number = f->stopped});
         if (f->asked != 0) /* to end */
             continue_rank(s, f);
@@ -273,6 +322,10 @@ void bl_rank_forward(bl_supervise *s, int number)
         if (f->ended != 0)
             continue;
         (void)kill(s->o.shares_terminal ? f->pid : -f->pid, number);
+        if (ends && f->asked == 0) {
+            f->held = f->stopped;
+            f->held_since = s->ranks[i].stopped_at;
+        }
         if (ends && f->asked != SIGKILL)
             f->asked = number;
         if (ends) /* whether we have heard of a stop or not */

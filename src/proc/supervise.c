@@ -83,12 +83,28 @@ static void raise_n_files(bl_supervise *s)
 static belay_code open_kernel_log(bl_supervise *s, bl_error *error)
 {
     bl_text stem = {0};
-    bl_text_format(&stem, "%s/kernel", s->o.folder);
+    if (s->o.no_kernel_log)
+        return BELAY_OK;
+    bl_text_format(&stem, "%s/%s", s->o.folder, s->o.kernel_name != NULL ? s->o.kernel_name : "kernel");
     if (!stem.failed)
         bl_kernel_log_open(&s->kernel_log, bl_text_get(&stem));
     belay_code code = stem.failed ? no_memory(error) : BELAY_OK;
     bl_text_fini(&stem);
     return code;
+}
+
+static belay_code open_view(bl_supervise *s, bl_error *error)
+{
+    int n = s->o.n_marked > 0 ? s->o.n_marked : s->o.n_ranks;
+    TRY(bl_view_open(s->o.view_out, s->o.view_err, n, n > 1 || s->o.n_marked > 0 || s->o.marked, &s->view, error));
+    if (s->o.marked)
+        bl_view_mark(s->view, s->o.mark);
+    if (s->o.n_marked > 0 && s->o.plain_first)
+        bl_view_plain(s->view, 0);
+    for (int i = 0; i < 2 && s->o.n_marked > 0; i++)
+        if ((s->line[i] = bl_alloc(BL_MARKED_LINE, 1)) == NULL)
+            return no_memory(error);
+    return BELAY_OK;
 }
 
 static belay_code begin(bl_supervise *s, bl_error *error)
@@ -100,7 +116,7 @@ static belay_code begin(bl_supervise *s, bl_error *error)
     if (s->polls == NULL || s->sources == NULL || s->buffer == NULL)
         return no_memory(error);
     raise_n_files(s);
-    TRY(bl_view_open(s->o.view_out, s->o.view_err, n, n > 1, &s->view, error));
+    TRY(open_view(s, error));
     TRY(bl_reap_open(error));
     TRY(open_kernel_log(s, error));
     s->kills_before = bl_oom_get();
@@ -239,11 +255,23 @@ static void stop(bl_supervise *s, int number)
     }
     s->stopped_at = now;
     s->facts.stop_signal = number;
+    s->next = BL_STEP_KILL;
+    s->deadline = now + s->o.grace;
+    if (s->o.watch.stop != NULL && s->o.watch.stop(s->o.watch.state, s, number))
+        return;
     bl_rank_forward(s, number);
     if (s->n_running == 0)
         (void)bl_reap_signal(number);
-    s->next = BL_STEP_KILL;
-    s->deadline = now + s->o.grace;
+}
+
+void bl_supervise_stop(bl_supervise *s, int number) { stop(s, number); }
+
+void bl_supervise_kill(bl_supervise *s) { kill_all(s); }
+
+void bl_supervise_end(bl_supervise *s, int64_t grace)
+{
+    terminate(s);
+    s->deadline = bl_clock_now() + grace;
 }
 
 /* The terminal has told the program itself.  Programs such as a debugger live on after that; two in a row are meant. */
@@ -326,10 +354,22 @@ static int time_left(bl_supervise *s)
     int64_t line = bl_view_oldest(s->view);
     earlier(&first, line != 0 ? line + unended_line : 0);
     earlier(&first, bl_silence_step(s));
+    if (s->o.watch.look != NULL && !s->draining)
+        earlier(&first, s->looked + s->o.watch.look_every);
     if (first == 0)
         return -1;
     int64_t left = (first - bl_clock_now() + 999999) / 1000000;
     return (int)bl_max_i64(0, bl_min_i64(left, 3600 * 1000));
+}
+
+static void look(bl_supervise *s)
+{
+    const bl_supervise_watch *watch = &s->o.watch;
+    int64_t now = bl_clock_now();
+    if (watch->look == NULL || s->draining || now - s->looked < watch->look_every)
+        return;
+    s->looked = now;
+    watch->look(watch->state, s);
 }
 
 static void turn(bl_supervise *s)
@@ -353,6 +393,7 @@ static void turn(bl_supervise *s)
             bl_rank_read(s, source / 2, source % 2, s->draining);
     }
     bl_view_end_lines(s->view, unended_line);
+    look(s);
     meet_deadline(s);
     after_ranks(s);
 }
@@ -470,6 +511,8 @@ void bl_supervise_close(bl_supervise *s)
     bl_free(s->polls);
     bl_free(s->sources);
     bl_free(s->buffer);
+    bl_free(s->line[0]);
+    bl_free(s->line[1]);
     bl_free(s->ranks);
     bl_free(s);
 }

@@ -45,6 +45,15 @@ typedef struct bl_supervise_event {
 
 typedef void bl_supervise_tell(void *state, const bl_supervise *supervise, const bl_supervise_event *event);
 
+/* For owners who look after more than the processes: `look` is called every `look_every` nanoseconds.  `stop` is asked
+ * when SIGINT or SIGTERM came: true when it has told the ranks by itself, so that nothing is forwarded. */
+typedef struct bl_supervise_watch {
+    void (*look)(void *state, bl_supervise *supervise);
+    bool (*stop)(void *state, bl_supervise *supervise, int number);
+    int64_t look_every;
+    void *state;
+} bl_supervise_watch;
+
 typedef struct bl_supervise_options {
     char *const *argv;
     int n_ranks;            /* 1 ... BL_SUPERVISE_RANKS */
@@ -52,16 +61,25 @@ typedef struct bl_supervise_options {
     int port;               /* for MASTER_PORT */
     const char *const *set; /* "NAME=value" for every rank */
     int n_set;
-    const char *folder;     /* is there; gets rank0.stdout.log or program.stdout.log, ..., kernel.log,
+    const char *folder;      /* is there; gets rank0.stdout.log or program.stdout.log, ..., kernel.log,
                              * silence_1.txt */
-    int64_t log_limit;      /* bytes of a stream's files */
-    int64_t grace;          /* nanoseconds */
-    int64_t quiet;          /* nanoseconds of silence until stacks are taken; 0: never */
-    const char *gdb;        /* for the stacks; NULL: /proc alone */
-    bool shares_terminal;   /* one rank that stays in our process group: the terminal signals it itself */
-    bool core;              /* raise the core limit */
-    int in;                 /* standard input of a single rank; negative: /dev/null */
-    int view_out, view_err; /* our descriptors for the live view */
+    int64_t log_limit;       /* bytes of a stream's files */
+    int64_t grace;           /* nanoseconds */
+    int64_t quiet;           /* nanoseconds of silence until stacks are taken; 0: never */
+    const char *gdb;         /* for the stacks; NULL: /proc alone */
+    bool shares_terminal;    /* one rank that stays in our process group: the terminal signals it itself */
+    bool core;               /* raise the core limit */
+    const char *name;        /* of the files of a single rank: NAME.stdout.log; NULL: program */
+    const char *kernel_name; /* NAME.log; NULL: kernel */
+    bool no_kernel_log;      /* somebody else on this machine keeps it */
+    bool marked;             /* one rank, the lines of whose view are marked for a launcher above us, as rank mark's */
+    int mark;
+    int n_marked;     /* one program, which starts so many ranks whose lines are marked: they go to the view, and
+                             * what is not marked into its file; 0: it does not */
+    bool plain_first; /* lines of rank 0 of n_marked get no prefix */
+    bl_supervise_watch watch; /* zero: none */
+    int in;                   /* standard input of a single rank; negative: /dev/null */
+    int view_out, view_err;   /* our descriptors for the live view */
     bl_supervise_tell *tell;
     void *state;
 } bl_supervise_options;
@@ -75,6 +93,8 @@ typedef struct bl_rank_facts {
     bool core_dumped;
     bool out_of_memory;           /* the kernel's log says that it killed this process for want of memory */
     int n_stops, stopped;         /* times stopped; the signal that stops it now, 0: it is not */
+    int held;                     /* the signal that had stopped it when it was asked to end or was killed; 0: none */
+    int64_t held_since;           /* by bl_clock_now */
     int64_t cpu_user, cpu_system; /* microseconds, with the children that it waited for */
     int64_t memory;               /* most bytes resident */
     double cores;                 /* CPU of its whole tree in the last span looked at by `quiet`; negative: not known */
@@ -105,6 +125,12 @@ int bl_supervise_n_ranks(const bl_supervise *supervise);
 const bl_rank_facts *bl_supervise_rank(const bl_supervise *supervise, int rank);
 /* The last bytes that a rank said on a stream (0: stdout, 1: stderr). */
 const char *bl_supervise_tail(const bl_supervise *supervise, int rank, int stream, int64_t *n_bytes);
+
+/* For the watch.  As if SIGINT or SIGTERM had come; SIGTERM to all that run, SIGKILL `grace` nanoseconds later;
+ * SIGKILL to all that came from the run. */
+void bl_supervise_stop(bl_supervise *supervise, int number);
+void bl_supervise_end(bl_supervise *supervise, int64_t grace);
+void bl_supervise_kill(bl_supervise *supervise);
 
 /* FOLDER/rank3.stdout, FOLDER/program.stderr: the stem of the files of a rank's stream. */
 void bl_rank_stem(const bl_supervise_options *options, int rank, int stream, bl_text *out);

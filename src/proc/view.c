@@ -12,6 +12,9 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
+#define MARK     '\x1e' /* before the rank's number ... */
+#define MARK_END '\x1f' /* ... and behind it */
+
 enum {
     LINE = 4096, /* longer ones are shown in pieces */
     GROWTH = 18, /* bytes that one byte becomes at most: an empty line with a prefix */
@@ -39,7 +42,7 @@ typedef struct line {
 struct bl_view {
     channel channel[2];
     int of_stream[2]; /* both 0 when they are one descriptor */
-    bool prefixed;
+    bool prefixed, marks;
     int n_ranks;
     line *lines; /* two a rank */
 };
@@ -82,6 +85,16 @@ belay_code bl_view_open(int out, int err, int n_ranks, bool prefixed, bl_view **
         *view = made;
     return code;
 }
+
+void bl_view_mark(bl_view *view, int rank)
+{
+    view->marks = true;
+    for (int i = 0; i < 2; i++)
+        view->lines[i].n_prefix =
+            snprintf(view->lines[i].prefix, sizeof view->lines[i].prefix, "%c%d%c", MARK, rank, MARK_END);
+}
+
+void bl_view_plain(bl_view *view, int rank) { view->lines[2 * rank].n_prefix = view->lines[2 * rank + 1].n_prefix = 0; }
 
 void bl_view_close(bl_view *view)
 {
@@ -168,7 +181,7 @@ static void put_line(bl_view *view, int stream, const line *l, const char *bytes
     channel *c = &view->channel[view->of_stream[stream]];
     put(c, l->prefix, l->n_prefix);
     put(c, bytes, n);
-    if (n > 0 && memchr(bytes, '\x1b', (size_t)n) != NULL)
+    if (n > 0 && l->n_prefix > 0 && !view->marks && memchr(bytes, '\x1b', (size_t)n) != NULL)
         put(c, "\x1b[0m", 4); /* one rank's colour is not the next one's */
     put(c, "\n", 1);
 }
@@ -224,6 +237,19 @@ void bl_view_add(bl_view *view, int rank, int stream, const char *bytes, int64_t
         else if (at < n_bytes)
             l->returned = true;
     }
+}
+
+int bl_view_marked(const bl_view *view, const char *bytes, int64_t n_bytes, int64_t *at)
+{
+    int64_t rank = 0, i = 1;
+    if (n_bytes < 3 || bytes[0] != MARK)
+        return -1;
+    for (; i < n_bytes && i < 8 && bytes[i] >= '0' && bytes[i] <= '9'; i++)
+        rank = 10 * rank + (bytes[i] - '0');
+    if (i == 1 || i == n_bytes || bytes[i] != MARK_END || rank >= view->n_ranks)
+        return -1;
+    *at = i + 1;
+    return (int)rank;
 }
 
 void bl_view_end_line(bl_view *view, int rank, int stream)

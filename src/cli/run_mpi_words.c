@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How ranks under a launcher ended: which was the first that failed, in one paragraph; the others, who only felt it, in a
+ * line each. */
+#include <signal.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "cli/run.h"
+#include "proc/child.h"
+
+/* ---- while they run ------------------------------------------------------------------------------------------------------ */
+
+/* What happens to the launcher itself is no news of the run. */
+void bl_run_mpi_tell(void *state, const bl_supervise *s, const bl_supervise_event *event)
+{
+    if (event->kind == BL_EVENT_KILLING || event->kind == BL_EVENT_CAPTURE_FAILED ||
+        event->kind == BL_EVENT_VIEW_FAILED || event->kind == BL_EVENT_SILENT)
+        bl_run_tell(state, s, event);
+}
+
+/* ---- one rank -------------------------------------------------------------------------------------------------------------- */
+
+static void add_end(bl_text *text, const bl_rank_end *r)
+{
+    char name[24];
+    if (!r->is_up)
+        bl_text_add(text, "never began");
+    else if (r->held != 0)
+        bl_text_format(text, "was stopped by %s and did not go on", bl_signal_name(r->held, name));
+    else if (!r->has_ended)
+        bl_text_add(text, "is gone, and nothing tells how it ended");
+    else if (r->signal != 0)
+        bl_text_format(text, "%s%s", bl_signal_name(r->signal, name), r->signal == r->asked ? ", sent by belay" : "");
+    else
+        bl_text_format(text, "exit status %d", r->status);
+}
+
+static void add_escaped(bl_text *text, const char *words)
+{
+    bl_text_add_escaped(text, words, (int64_t)strlen(words), BL_ENDS_WORDS);
+}
+
+/* "comm.deadline: rank 1 did not come to barrier within 1 s". */
+static void add_why(bl_text *text, const bl_rank_end *r)
+{
+    if (r->state != BL_RANK_FAILED || r->why[0] == '\0')
+        return;
+    bl_text_add(text, "; ");
+    add_escaped(text, r->why);
+    if (r->code[0] != '\0') {
+        bl_text_add(text, " (");
+        add_escaped(text, r->code);
+        bl_text_add(text, ")");
+    }
+}
+
+static void add_where(bl_text *text, const bl_rank_end *r)
+{
+    if (r->step >= 0)
+        bl_text_format(text, ", step %lld", (long long)r->step);
+    if (r->phase[0] != '\0') {
+        bl_text_add(text, ", ");
+        add_escaped(text, r->phase);
+    }
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------------------- */
+
+static void add_headline(bl_text *text, const bl_run *run)
+{
+    const bl_ends *ends = &run->ends;
+    const bl_rank_end *r = &ends->rank[ends->first];
+    int n = ends->n;
+    if (r->part == BL_PART_SECONDARY)
+        bl_text_format(text, "no rank of %d failed by itself; rank %d was the first to give up: ", n, ends->first);
+    else if (!r->is_up || r->held != 0 || !r->has_ended)
+        bl_text_format(text, "rank %d of %d ", ends->first, n);
+    else if (r->part == BL_PART_SUSPECT)
+        bl_text_format(text, "rank %d of %d did not come to the others and was ended: ", ends->first, n);
+    else if (r->signal == 0 && r->status == 0)
+        bl_text_format(text, "rank %d of %d left its group first: ", ends->first, n);
+    else
+        bl_text_format(text, "rank %d of %d failed first: ", ends->first, n);
+    add_end(text, r);
+    add_where(text, r);
+    add_why(text, r);
+}
+
+/* One line for all that ended alike. */
+static void add_secondary(bl_text *text, const bl_rank_end *r)
+{
+    bl_text_add(text, r->part == BL_PART_FINE ? "" : r->part == BL_PART_SECONDARY ? "secondary: " : "also: ");
+    add_end(text, r);
+    add_why(text, r);
+}
+
+static void say_group(const bl_ends *ends, int from, const char *line, bool *is_said)
+{
+    bl_text list = {0}, other = {0};
+    int count = 0;
+    for (int i = from; i < ends->n; i++) {
+        bl_text_clear(&other);
+        add_secondary(&other, &ends->rank[i]);
+        if (i == ends->first || is_said[i] || strcmp(bl_text_get(&other), line) != 0)
+            continue;
+        is_said[i] = true;
+        bl_text_format(&list, "%s%d", count++ > 0 ? ", " : "", i);
+    }
+    bl_run_say("    rank%s %s: %s\n", count > 1 ? "s" : "", bl_text_get(&list), line);
+    bl_text_fini(&list);
+    bl_text_fini(&other);
+}
+
+static void say_others(const bl_ends *ends)
+{
+    static bool is_said[BL_SUPERVISE_RANKS];
+    memset(is_said, 0, sizeof is_said);
+    for (int i = 0; i < ends->n; i++) {
+        bl_text line = {0};
+        if (i == ends->first || is_said[i])
+            continue;
+        add_secondary(&line, &ends->rank[i]);
+        say_group(ends, i, bl_text_get(&line), is_said);
+        bl_text_fini(&line);
+    }
+}
+
+/* What the launcher itself said last, where it may be why ranks never began. */
+static void say_launcher(const bl_run *run, const bl_supervise *s)
+{
+    enum { LINES = 12, COLUMNS = 160 };
+    int64_t n;
+    const char *bytes = bl_supervise_tail(s, 0, 1, &n), *start = bytes + n;
+    bl_text text = {0};
+    if (run->ends.n_up == run->ends.n || n == 0)
+        return;
+    for (int lines = 0; start > bytes; start--)
+        if (start[-1] == '\n' && start < bytes + n && ++lines == LINES)
+            break;
+    for (const char *end = bytes + n; start < end;) {
+        const char *newline = memchr(start, '\n', (size_t)(end - start));
+        const char *stop = newline != NULL ? newline : end;
+        bl_text_add(&text, "        mpirun| ");
+        bl_text_add_escaped(&text, start, stop - start, COLUMNS);
+        bl_text_add(&text, "\n");
+        start = newline != NULL ? newline + 1 : end;
+    }
+    bl_run_say("%s", bl_text_get(&text));
+    bl_text_fini(&text);
+}
+
+belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *s, bl_error *error)
+{
+    const bl_supervise_facts *f = bl_supervise_facts_get(s);
+    char name[24];
+    bl_text text = {0};
+    bl_ends_fini(&run->ends);
+    TRY(bl_ends_read(run->attempt_path, (int)run->options->n, &run->ends, error));
+    if (!run->locating)
+        run->status = run->ends.status;
+    if (f->stop_signal != 0)
+        bl_run_say("belay: the run was stopped by %s%s", bl_signal_name(f->stop_signal, name),
+                   run->ends.first < 0 ? "\n" : ", ");
+    else if (run->ends.first >= 0)
+        bl_run_say("belay: ");
+    if (run->ends.first >= 0) {
+        add_headline(&text, run);
+        bl_run_say("%s\n", bl_text_get(&text));
+        say_others(&run->ends);
+        say_launcher(run, s);
+    }
+    bl_text_fini(&text);
+    return BELAY_OK;
+}
+
+/* ---- run.json ------------------------------------------------------------------------------------------------------------------ */
+
+static void put_signal(bl_run *run, json_t *object, const char *key, int number)
+{
+    char name[24];
+    bl_cli_put_text(run->cli, object, key, number != 0 ? bl_signal_name(number, name) : NULL);
+}
+
+/* As ranks without a launcher stand there, and the part that each had. */
+static json_t *describe(bl_run *run, int number)
+{
+    static const char *const parts[] = {"primary", "suspect", "secondary", "fine"};
+    const bl_rank_end *r = &run->ends.rank[number];
+    bl_cli *cli = run->cli;
+    json_t *object = json_object();
+    bl_cli_put_int(cli, object, "rank", number);
+    bl_cli_put_text(cli, object, "host", r->host);
+    bl_cli_put_int(cli, object, "pid", r->pid);
+    bl_cli_put_text(cli, object, "part", parts[r->part]);
+    bl_cli_put(cli, object, "exit_status", r->has_ended && r->signal == 0 ? json_integer(r->status) : json_null());
+    put_signal(run, object, "signal", r->signal);
+    put_signal(run, object, "signal_sent_before", r->asked);
+    put_signal(run, object, "stopped_by", r->held);
+    bl_cli_put_text(cli, object, "code", r->code[0] != '\0' ? r->code : NULL);
+    bl_cli_put_text(cli, object, "why", r->why[0] != '\0' ? r->why : NULL);
+    return object;
+}
+
+void bl_run_mpi_describe(bl_run *run, json_t *ranks)
+{
+    for (int i = 0; i < run->ends.n; i++)
+        if (json_array_append_new(ranks, describe(run, i)) != 0)
+            run->cli->lacks_memory = true;
+}
