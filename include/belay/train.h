@@ -11,6 +11,7 @@
 
 #include <belay/amp.h>
 #include <belay/data.h>
+#include <belay/dist.h>
 #include <belay/nn.h>
 #include <signal.h>
 
@@ -62,7 +63,7 @@ typedef void (*belay_progress_function)(void *state, const belay_progress *progr
 typedef struct belay_train_options {
     belay_dataset *valid;          /* (none: the best epoch is that with the best training figures) */
     int64_t epochs;                /* (5) */
-    int64_t batch;                 /* samples of a micro-batch (64) */
+    int64_t batch;                 /* samples of a micro-batch, of one rank (64) */
     int64_t accumulate;            /* micro-batches of a step (1) */
     bool no_shuffle;               /* batches in the order of the data */
     bool drop_last;                /* leave out an epoch's last batch when it is not full */
@@ -76,6 +77,11 @@ typedef struct belay_train_options {
     int64_t max_faults;            /* end the run when more micro-batches than this fault (100); -1: when one does */
     const belay_batch_place *skip; /* [n_skip] batches that are left out; one that no epoch has is conf.value */
     int64_t n_skip;
+
+    /* Of belay_ddp over the model (none: this process trains alone).  All ranks call belay_train with the same options and
+     * the same data; each takes its part of every micro-batch, and all apply, skip, save and end the same.  Rank 0 writes
+     * the folder, which all must see to resume. */
+    belay_reducer *reducer;
 
     const char *out; /* the run's folder, made where needed (none: nothing is written) */
     /* A folder that holds a run: go on with it, bit for bit; replace it.  With `resume`, one without a checkpoint starts

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A run's folder.  At any moment, whatever failed or was killed, it holds the last whole checkpoints or none at all; a
- * run that goes on cuts the files that grow to what `last` knew of them. */
+ * run that goes on cuts the files that grow to what `last` knew of them.
+ *
+ * Of several ranks the first one writes here; the others have a faults.rankN.jsonl of their own, and read `last`. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -56,20 +58,42 @@ belay_code bl_train_folder_check(const char *path, bool resume, bool overwrite, 
 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
-static belay_code set_paths(bl_train_folder *f, const char *path, bl_error *error)
+/* Rank 0's name, or that of another rank: "faults.jsonl", "faults.rank2.jsonl". */
+static char *join_faults(const char *path, int rank)
+{
+    char name[48] = "faults.jsonl";
+    if (rank > 0)
+        snprintf(name, sizeof name, "faults.rank%d.jsonl", rank);
+    return bl_file_join(path, name);
+}
+
+static belay_code set_paths(bl_train_folder *f, const char *path, int rank, bl_error *error)
 {
     f->path = bl_strdup(path);
     f->best = bl_file_join(path, "best.safetensors");
     f->last = bl_file_join(path, "last.safetensors");
     f->run = bl_file_join(path, "run.json");
     f->metrics_path = bl_file_join(path, "metrics.csv");
-    f->faults_path = bl_file_join(path, "faults.jsonl");
+    f->faults_path = join_faults(path, rank);
     bool is_whole = f->path != NULL && f->best != NULL && f->last != NULL && f->run != NULL &&
                     f->metrics_path != NULL && f->faults_path != NULL;
     return is_whole ? BELAY_OK : bl_file_no_memory(error, "write", path);
 }
 
 /* What an earlier run left; what says that there is one first, and `best` before `last`, as lost_last relies on. */
+static belay_code clear_ranks(const char *path, bl_error *error)
+{
+    for (int rank = 1;; rank++) {
+        char *faults = join_faults(path, rank);
+        if (faults == NULL)
+            return bl_file_no_memory(error, "clear", path);
+        bool was_there = unlink(faults) == 0;
+        bl_free(faults);
+        if (!was_there)
+            return BELAY_OK;
+    }
+}
+
 static belay_code clear(const bl_train_folder *f, bl_error *error)
 {
     char *report = bl_file_join(f->path, "report.html");
@@ -82,7 +106,7 @@ static belay_code clear(const bl_train_folder *f, bl_error *error)
                                 bl_error_errno(errno, words));
         }
     bl_free(report);
-    return code;
+    return code == BELAY_OK ? clear_ranks(f->path, error) : code;
 }
 
 /* A new one starts with its head. */
@@ -114,12 +138,15 @@ static belay_code list_state(bl_checkpoint *list, bl_train_state *state, bl_erro
     return BELAY_OK;
 }
 
-static belay_code check_same(const char *path, const char *name, int64_t theirs, int64_t ours, bl_error *error)
+static belay_code check_same(const bl_trainer *t, const char *name, int64_t theirs, int64_t ours, bl_error *error)
 {
+    const char *path = t->folder.last;
     if (theirs == ours)
         return BELAY_OK;
     bl_error_set(error, BELAY_FILE_MISMATCH, "'%s' was written with %s %" PRId64 ", this run has %" PRId64, path, name,
                  theirs, ours);
+    if (t->ranks.size > 1 && strcmp(name, "batch") == 0)
+        bl_error_fact(error, "a batch is that of all %d ranks together", t->ranks.size);
     bl_error_fact(error, "to go on bit for bit, both must be the same");
     return BELAY_FILE_MISMATCH;
 }
@@ -134,7 +161,7 @@ static belay_code check_count(const char *path, const char *name, int64_t value,
 static belay_code check_state(const bl_trainer *t, const bl_train_state *state, bl_error *error)
 {
     const char *path = t->folder.last;
-#define BL_CHECK_SAME(name) TRY(check_same(path, #name, state->name, t->state.name, error));
+#define BL_CHECK_SAME(name) TRY(check_same(t, #name, state->name, t->state.name, error));
 #define BL_CHECK_INT(name)  TRY(check_count(path, #name, state->name, strcmp(#name, "best_epoch") == 0 ? -1 : 0, error));
 #define BL_CHECK_REAL(name)
 #define X(kind, name) BL_CHECK_##kind(name)
@@ -235,11 +262,23 @@ static belay_code save_best(bl_trainer *t)
     return code;
 }
 
+/* Files that grow belong to rank 0; whoever saves in its place keeps what is there of them. */
+static void take_sizes(bl_trainer *t)
+{
+    struct stat status;
+    char *faults = join_faults(t->folder.path, 0);
+    t->state.metrics_bytes = stat(t->folder.metrics_path, &status) == 0 ? (int64_t)status.st_size : 0;
+    t->state.faults_bytes = faults != NULL && stat(faults, &status) == 0 ? (int64_t)status.st_size : 0;
+    bl_free(faults);
+}
+
 belay_code bl_train_folder_save_last(bl_trainer *t)
 {
     bl_checkpoint list = {0};
     if (!t->folder.is_open)
         return BELAY_OK;
+    if (!bl_train_writes(t))
+        take_sizes(t);
     belay_code code = list_all(&list, t, &t->error);
     if (code == BELAY_OK)
         code = list_state(&list, &t->state, &t->error);
@@ -263,7 +302,7 @@ static belay_code add_metrics(bl_trainer *t, const bl_report_metrics *row)
 
 belay_code bl_train_folder_epoch(bl_trainer *t, const bl_report_metrics *row, bool is_best)
 {
-    if (!t->folder.is_open)
+    if (!t->folder.is_open || !bl_train_writes(t))
         return BELAY_OK;
     TRY(add_metrics(t, row));
     TRY(bl_file_append_sync(t->folder.metrics, &t->error));
@@ -380,16 +419,23 @@ static belay_code mend_best(bl_trainer *t)
     return BELAY_OK;
 }
 
-belay_code bl_train_folder_open(bl_trainer *t)
+/* What all ranks hold of the folder. */
+static belay_code begin(bl_trainer *t)
 {
     const belay_train_options *o = &t->options;
     bl_train_folder *f = &t->folder;
-    if (o->out == NULL)
-        return BELAY_OK;
-    TRY(bl_train_folder_check(o->out, o->resume, o->overwrite, &t->error));
-    TRY(set_paths(f, o->out, &t->error));
+    TRY(set_paths(f, o->out, t->ranks.rank, &t->error));
     f->tokenizer = belay_tokenizer_to_json(o->tokenizer != NULL ? o->tokenizer : belay_dataset_tokenizer(t->data));
     f->labels = belay_labels_to_json(o->labels != NULL ? o->labels : belay_dataset_labels(t->data));
+    return BELAY_OK;
+}
+
+static belay_code open_first(bl_trainer *t)
+{
+    const belay_train_options *o = &t->options;
+    bl_train_folder *f = &t->folder;
+    TRY(bl_train_folder_check(o->out, o->resume, o->overwrite, &t->error));
+    TRY(begin(t));
     f->goes_on = o->resume && bl_file_kind_get(f->last) != BL_FILE_ABSENT;
     if (f->goes_on)
         TRY(load_last(t));
@@ -399,7 +445,45 @@ belay_code bl_train_folder_open(bl_trainer *t)
     TRY(bl_file_append_open(f->faults_path, f->goes_on ? t->state.faults_bytes : BL_FILE_KEEP_NONE, &f->faults,
                             &t->error));
     t->state.metrics_bytes = bl_file_append_size(f->metrics);
-    TRY(bl_train_folder_report(t, NULL));
+    return bl_train_folder_report(t, NULL);
+}
+
+/* Goes on from the file that rank 0 went on from, and has its sizes. */
+static belay_code open_other(bl_trainer *t)
+{
+    bl_train_folder *f = &t->folder;
+    TRY(begin(t));
+    if (f->goes_on && bl_file_kind_get(f->last) == BL_FILE_ABSENT) {
+        bl_error_set(&t->error, BELAY_FILE_OPEN, "rank %d does not see '%s', from which rank 0 goes on", t->ranks.rank,
+                     f->last);
+        bl_error_advise(&t->error, "Put the run's folder where all hosts see it under the same path.");
+        return BELAY_FILE_OPEN;
+    }
+    if (f->goes_on)
+        TRY(load_last(t));
+    TRY(bl_file_mkdir(f->path, &t->error));
+    return bl_file_append_open(f->faults_path, f->goes_on ? BL_FILE_KEEP_LINES : BL_FILE_KEEP_NONE, &f->faults,
+                               &t->error);
+}
+
+/* First what may refuse, on rank 0 alone; then the others. */
+belay_code bl_train_folder_open(bl_trainer *t)
+{
+    bl_train_folder *f = &t->folder;
+    if (t->options.out == NULL)
+        return BELAY_OK;
+    TRY(bl_train_ranks_meet(t, bl_train_writes(t) ? open_first(t) : BELAY_OK, "opening the run's folder"));
+    struct {
+        bool goes_on;
+        int64_t best_epoch;
+        double best_accuracy, best_loss;
+    } said = {f->goes_on, t->state.best_epoch, t->state.best_accuracy, t->state.best_loss};
+    TRY(bl_train_ranks_take(t, &said, (int64_t)sizeof said, "whether the run goes on"));
+    f->goes_on = said.goes_on;
+    TRY(bl_train_ranks_meet(t, bl_train_writes(t) ? BELAY_OK : open_other(t), "opening the run's folder"));
+    t->state.best_epoch = said.best_epoch; /* as mended by rank 0 */
+    t->state.best_accuracy = said.best_accuracy;
+    t->state.best_loss = said.best_loss;
     f->is_open = true;
     return BELAY_OK;
 }

@@ -23,6 +23,13 @@ double bl_train_figures_accuracy(const bl_train_figures *f)
     return f->n_samples > 0 ? (double)f->n_right / (double)f->n_samples : (double)NAN;
 }
 
+void bl_train_figures_tell(const bl_train_figures *f, belay_evaluation *out)
+{
+    out->n_samples = f->n_samples;
+    out->loss = bl_train_figures_loss(f);
+    out->accuracy = bl_train_figures_accuracy(f);
+}
+
 void bl_train_room_fini(bl_train_room *room)
 {
     bl_free(room->logits);
@@ -130,7 +137,8 @@ static belay_code walk(bl_train_pass *pass, bl_train_watch *watch, belay_evaluat
     bl_train_figures figures = {0};
     belay_batch batch;
     while (!pass->stopped && belay_loader_next(pass->batches, &batch)) {
-        if (batch.code != BELAY_OK || !evaluate_batch(pass, &batch, &figures, out)) {
+        bool is_empty = batch.code == BELAY_OK && batch.n_samples == 0; /* others have a part of it */
+        if (!is_empty && (batch.code != BELAY_OK || !evaluate_batch(pass, &batch, &figures, out))) {
             out->n_faulted_batches++;
             if (pass->faulted != NULL)
                 pass->faulted(pass->state, &batch);
@@ -139,9 +147,8 @@ static belay_code walk(bl_train_pass *pass, bl_train_watch *watch, belay_evaluat
             return watch->fatal;
         pass->stopped = pass->stop != NULL && *pass->stop != 0;
     }
-    out->n_samples = figures.n_samples;
-    out->loss = bl_train_figures_loss(&figures);
-    out->accuracy = bl_train_figures_accuracy(&figures);
+    pass->figures = figures;
+    bl_train_figures_tell(&figures, out);
     return BELAY_OK;
 }
 

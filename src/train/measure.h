@@ -17,6 +17,8 @@ void bl_train_figures_add(bl_train_figures *to, const bl_train_figures *from);
 /* Means; NaN without samples. */
 double bl_train_figures_loss(const bl_train_figures *figures);
 double bl_train_figures_accuracy(const bl_train_figures *figures);
+/* The same as an evaluation's. */
+void bl_train_figures_tell(const bl_train_figures *figures, belay_evaluation *out);
 
 /* Host copies of a batch, grown and re-used. */
 typedef struct bl_train_room {
@@ -50,6 +52,7 @@ typedef struct bl_train_pass {
     bl_train_room *room;
     const volatile sig_atomic_t *stop;
     bool with_confusion;
+    bl_train_figures figures;                               /* out: the sums */
     void (*faulted)(void *state, const belay_batch *batch); /* after each batch that was left out; NULL: nobody */
     void *state;
     bool stopped;

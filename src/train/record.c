@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* faults.jsonl: a line for each fault, with what is known of its batch and what was done.  Lines outlive a kill. */
+/* faults.jsonl: a line for each fault, with what is known of its batch and what was done.  Lines outlive a kill.  Of
+ * several ranks each writes its own file; rank 0's has a short line for each micro-batch that another one lost. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -142,4 +143,22 @@ belay_code bl_train_record(bl_trainer *t, const char *policy)
     told->n = 0;
     told->n_lost = 0;
     return code;
+}
+
+belay_code bl_train_record_of_rank(bl_trainer *t, int rank, belay_code code, int64_t position, const char *policy)
+{
+    bl_report_fault fault;
+    if (t->folder.faults == NULL)
+        return BELAY_OK;
+    bl_report_fault_init(&fault, code);
+    snprintf(fault.what, sizeof fault.what, "a micro-batch faulted on rank %d", rank);
+    bl_report_fault_fact(&fault, "faults.rank%d.jsonl has the report of it", rank);
+    fault.has_position = true;
+    fault.epoch = (uint32_t)t->state.epoch;
+    fault.position = (uint32_t)position;
+    fault.micro_batch = (uint32_t)(position - t->state.position);
+    fault.step = (uint64_t)t->state.steps;
+    fault.rank = rank;
+    TRY(write_fault(t, &fault, policy));
+    return bl_file_append_flush(t->folder.faults, &t->error);
 }

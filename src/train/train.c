@@ -53,10 +53,10 @@ static belay_code set_options(bl_trainer *t, const belay_train_options *given)
 static void set_state(bl_trainer *t)
 {
     const belay_train_options *o = &t->options;
-    int64_t n = belay_dataset_n_samples(t->data);
-    t->n_batches = o->drop_last ? n / o->batch : n / o->batch + (n % o->batch != 0);
+    int64_t n = belay_dataset_n_samples(t->data), batch = o->batch * t->ranks.size; /* fits: both below 2^32 */
+    t->n_batches = o->drop_last ? n / batch : n / batch + (n % batch != 0);
     double none = (double)NAN;
-    t->state = (bl_train_state){.batch = o->batch,
+    t->state = (bl_train_state){.batch = batch,
                                 .accumulate = o->accumulate,
                                 .seed = (int64_t)o->seed,
                                 .shuffle = !o->no_shuffle,
@@ -93,6 +93,8 @@ static belay_code open_loaders(bl_trainer *t)
 {
     const belay_train_options *o = &t->options;
     t->batches = belay_loader_new(t->data, &(belay_loader_options){.batch = o->batch,
+                                                                   .rank = t->ranks.rank,
+                                                                   .ranks = t->ranks.size,
                                                                    .shuffle = !o->no_shuffle,
                                                                    .drop_last = o->drop_last,
                                                                    .workers = o->workers,
@@ -103,14 +105,18 @@ static belay_code open_loaders(bl_trainer *t)
         return t->watch.first;
     if (o->valid == NULL)
         return BELAY_OK;
-    t->valid = belay_loader_new(
-        o->valid, &(belay_loader_options){.batch = o->batch, .workers = o->workers > 0, .start_epoch = t->state.epoch});
+    t->valid = belay_loader_new(o->valid, &(belay_loader_options){.batch = o->batch,
+                                                                  .rank = t->ranks.rank,
+                                                                  .ranks = t->ranks.size,
+                                                                  .workers = o->workers > 0,
+                                                                  .start_epoch = t->state.epoch});
     return belay_loader_is_nil(t->valid) ? t->watch.first : BELAY_OK;
 }
 
-static belay_code open_trainer(bl_trainer *t, const belay_train_options *options)
+static belay_code prepare(bl_trainer *t, const belay_train_options *options)
 {
     TRY(set_options(t, options));
+    TRY(bl_train_ranks_init(t));
     t->told = bl_alloc(1, sizeof *t->told);
     t->fate = bl_alloc(t->options.accumulate, sizeof *t->fate);
     if (t->told == NULL || t->fate == NULL)
@@ -120,8 +126,14 @@ static belay_code open_trainer(bl_trainer *t, const belay_train_options *options
     bl_train_watch_init(&t->watch, t->context);
     t->loss.label_smoothing = t->options.label_smoothing;
     set_state(t);
-    TRY(check_skipped(t));
+    return check_skipped(t);
+}
+
+static belay_code open_trainer(bl_trainer *t, const belay_train_options *options)
+{
+    TRY(prepare(t, options));
     TRY(bl_train_folder_open(t));
+    TRY(bl_train_ranks_compare(t));
     return open_loaders(t);
 }
 
@@ -131,6 +143,9 @@ static void close_trainer(bl_trainer *t)
     belay_loader_close(t->batches);
     belay_loader_close(t->valid);
     bl_train_folder_close(t);
+    bl_train_ranks_fini(t);
+    if (t->ranks.group != NULL)
+        belay_ddp_sync_set(t->options.reducer, true);
     bl_train_room_fini(&t->room);
     if (t->told != NULL)
         json_decref(t->told->batch);
@@ -189,9 +204,10 @@ static void tell_begin(const bl_trainer *t)
 
 /* ---- an epoch ----------------------------------------------------------------------------------------------------- */
 
+/* Several ranks agree on it at the end of a window. */
 static bool is_asked_to_stop(bl_trainer *t)
 {
-    if (t->options.stop != NULL && t->stopped_by == 0)
+    if (t->ranks.group == NULL && t->options.stop != NULL && t->stopped_by == 0)
         t->stopped_by = *t->options.stop;
     return t->stopped_by != 0;
 }
@@ -215,13 +231,19 @@ static belay_code validate(bl_trainer *t, belay_evaluation *out)
     bl_train_pass pass = {.model = t->model,
                           .batches = t->valid,
                           .room = &t->room,
-                          .stop = t->options.stop,
+                          .stop = t->ranks.group == NULL ? t->options.stop : NULL,
                           .faulted = note_batch,
                           .state = t};
+    bl_phase was = t->ranks.group != NULL ? bl_group_phase(t->ranks.group, BL_PHASE_EVALUATE) : BL_PHASE_OUTSIDE;
     TRY(bl_train_evaluate(&pass, out));
     bl_context_commit(t->context);
     TRY(bl_train_record(t, "noted"));
-    return t->error.code;
+    TRY(t->error.code);
+    TRY(bl_train_ranks_sum(t, &pass.figures, &out->n_faulted_batches));
+    bl_train_figures_tell(&pass.figures, out);
+    if (t->ranks.group != NULL)
+        bl_group_phase(t->ranks.group, was);
+    return BELAY_OK;
 }
 
 static bool is_better(double accuracy, double loss, const bl_train_state *s)
@@ -345,11 +367,15 @@ static belay_train_result result_of(const bl_trainer *t, belay_code code)
         .seconds = seconds_of(bl_clock_now() - t->began)};
 }
 
-/* Whatever ended the run, what was trained is kept, unless the files themselves are what failed. */
+/* Whatever ended the run, what was trained is kept, unless the files themselves are what failed.  Over several ranks one
+ * of them keeps it: a window that was not applied everywhere was applied nowhere. */
 static belay_code end_run(bl_trainer *t, belay_code code)
 {
-    bool may_write = belay_code_status(code) != 4 || code == BELAY_MEM_EXHAUSTED;
-    if (!t->folder.is_open || !may_write || belay_code_severity(code) == BELAY_SEVERITY_BUG)
+    bool may_write = belay_code_status(code) != 4 || code == BELAY_MEM_EXHAUSTED || code == BELAY_COMM_FAILED;
+    if (code != BELAY_OK)
+        bl_train_ranks_give_up(t, code);
+    if (!t->folder.is_open || !may_write || belay_code_severity(code) == BELAY_SEVERITY_BUG ||
+        !bl_train_ranks_saves(t, code))
         return code;
     bl_error first = t->error;
     belay_code saved = t->is_saved ? BELAY_OK : bl_train_folder_save_last(t);

@@ -3,6 +3,7 @@
  *
  *   train.c    options, epochs, validation, how it ends
  *   window.c   the step: forward, loss, backward, accumulate, step; what becomes of a batch that faulted
+ *   ranks.c    what the ranks of a training tell each other, and what follows from it
  *   record.c   faults.jsonl
  *   folder.c   the run's folder: refused, begun, gone on with; best, last, metrics, run.json
  *
@@ -12,6 +13,7 @@
 
 #include <belay/train.h>
 
+#include "dist/reducer.h"
 #include "file/atomic.h"
 #include "file/json.h"
 #include "report/metrics.h"
@@ -19,7 +21,7 @@
 
 /* What last.safetensors keeps of a run, X(kind, name).  A SAME is what a run that goes on must share with it. */
 #define BL_TRAIN_STATE(X)                                                                                              \
-    X(SAME, batch)                                                                                                     \
+    X(SAME, batch) /* of all ranks together */                                                                         \
     X(SAME, accumulate)                                                                                                \
     X(SAME, seed)                                                                                                      \
     X(SAME, shuffle)                                                                                                   \
@@ -75,6 +77,19 @@ typedef struct bl_train_told {
     json_t *batch; /* NULL: nothing */
 } bl_train_told;
 
+/* Of a training over several ranks. */
+typedef struct bl_train_ranks {
+    belay_group *group; /* NULL: this process is alone */
+    int rank, size;
+    bool have_heard;        /* the others know how this rank ends */
+    bool has_given_up;      /* they heard it by that */
+    int saver;              /* the rank that saves what is left at the end */
+    bl_verdict verdict;     /* of the last pass */
+    bl_train_fate *agreed;  /* [accumulate] what all ranks last made of each micro-batch */
+    bool *again;            /* [accumulate] to be done once more after the pass */
+    int64_t *mine, *theirs; /* [accumulate], [size][accumulate]: room for what is exchanged */
+} bl_train_ranks;
+
 typedef struct bl_train_folder {
     char *path; /* NULL: nothing is written */
     char *best, *last, *run, *metrics_path, *faults_path;
@@ -95,6 +110,7 @@ typedef struct bl_trainer {
     bl_train_watch watch;
     bl_train_told *told;
     bl_train_folder folder;
+    bl_train_ranks ranks;
     bl_train_room room;
 
     bl_train_state state;
@@ -121,6 +137,38 @@ typedef struct bl_trainer {
  * run.stopped, run.max_faults.  After a failure nothing of the window has happened. */
 BL_MUST_USE belay_code bl_train_window(bl_trainer *t);
 
+/* The codes of a training that more faults than allowed end, when that is so. */
+BL_MUST_USE belay_code bl_train_check_faults(bl_trainer *t);
+
+/* ---- ranks.c; all of these do nothing in a process that is alone */
+
+BL_MUST_USE belay_code bl_train_ranks_init(bl_trainer *t);
+void bl_train_ranks_fini(bl_trainer *t);
+/* Whether this rank writes the run's folder. */
+static inline bool bl_train_writes(const bl_trainer *t) { return t->ranks.rank == 0; }
+
+/* All ranks are here, each with how something ended on it.  `code` when that is none, else comm.peer where another's is
+ * none, with the lowest of them. */
+BL_MUST_USE belay_code bl_train_ranks_meet(bl_trainer *t, belay_code code, const char *what);
+/* Bytes of rank 0 on all. */
+BL_MUST_USE belay_code bl_train_ranks_take(bl_trainer *t, void *data, int64_t n_bytes, const char *what);
+/* comm.mismatch where ranks train on other data or stand at another place. */
+BL_MUST_USE belay_code bl_train_ranks_compare(bl_trainer *t);
+
+/* After a pass over the window, on all ranks: `code` is how it ended on this one, and what is returned when that is none.
+ * Figures become those of all ranks, *is_clean whether it was on all. */
+BL_MUST_USE belay_code bl_train_ranks_agree(bl_trainer *t, belay_code code, bl_train_figures *figures, bool *is_clean);
+/* After one that was not: what all ranks make of each micro-batch; counts follow from that. */
+BL_MUST_USE belay_code bl_train_ranks_fates(bl_trainer *t);
+/* After a window: whether any rank was asked to stop. */
+BL_MUST_USE belay_code bl_train_ranks_stop(bl_trainer *t);
+/* After a validation: figures of all ranks, the same bits on each. */
+BL_MUST_USE belay_code bl_train_ranks_sum(bl_trainer *t, bl_train_figures *figures, int64_t *n_faulted);
+/* This rank ends for what the others do not know yet. */
+void bl_train_ranks_give_up(bl_trainer *t, belay_code code);
+/* Whether this rank is the one that saves what a run that ended so has left. */
+bool bl_train_ranks_saves(const bl_trainer *t, belay_code code);
+
 /* ---- record.c */
 
 /* Notes each fault that is told, until bl_train_record; for the trainer's watch, whose state is the
@@ -131,6 +179,10 @@ void bl_train_told_add(void *state, const bl_report_fault *fault);
 void bl_train_look(bl_trainer *t, const belay_loader *loader, const belay_batch *batch);
 /* Writes what was told since the last call, a line each, with what was done about it. */
 BL_MUST_USE belay_code bl_train_record(bl_trainer *t, const char *policy);
+
+/* A line about a micro-batch that another rank lost. */
+BL_MUST_USE belay_code bl_train_record_of_rank(bl_trainer *t, int rank, belay_code code, int64_t position,
+                                               const char *policy);
 
 /* ---- folder.c */
 

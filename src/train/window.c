@@ -2,7 +2,10 @@
 /* The step on one screen.  A window is `accumulate` micro-batches, fixed by their place in the epoch.  Each is run once;
  * when one faults, what the window collected is thrown away and its good ones are run again, with the same random
  * numbers, until a pass was clean.  Then the mean of their gradients is applied.  Nothing of a pass that was not clean
- * reaches a weight or a figure. */
+ * reaches a weight or a figure.
+ *
+ * Over several ranks each runs its part of every micro-batch; gradients are reduced while the last one is walked back, and
+ * a pass is clean when it was on all ranks (ranks.c). */
 #include <inttypes.h>
 
 #include <belay/grad.h>
@@ -11,12 +14,36 @@
 #include "base/clock.h"
 #include "train/trainer.h"
 
-/* Forward, loss, backward; the gradients add up.  False after a fault. */
+static void enter_phase(const bl_trainer *t, bl_phase phase)
+{
+    if (t->ranks.group != NULL)
+        bl_group_phase(t->ranks.group, phase);
+}
+
+/* The mean over ranks of what this gives is the mean over the global batch, when its parts are not of one size. */
+static belay_tensor weigh(const bl_trainer *t, const belay_batch *batch, belay_tensor loss)
+{
+    double weight = (double)(batch->n_samples * t->ranks.size) / (double)batch->n_global;
+    if (batch->n_samples * t->ranks.size == batch->n_global || belay_tensor_is_nil(loss))
+        return loss;
+    return belay_mul(loss, belay_full(t->context, belay_tensor_dtype(loss), belay_tensor_shape(loss), weight));
+}
+
+static void walk_back(const bl_trainer *t, const belay_batch *batch, belay_tensor loss)
+{
+    belay_tensor weighed = weigh(t, batch, loss);
+    enter_phase(t, BL_PHASE_BACKWARD);
+    if (!t->context->window_faulted)
+        belay_backward(t->options.scaler != NULL ? belay_grad_scaler_scale(t->options.scaler, weighed) : weighed);
+}
+
+/* Forward, loss, backward; the gradients add up.  False after a fault.  A rank without a part of the batch does nothing. */
 static bool run_micro_batch(bl_trainer *t, const belay_batch *batch, bl_train_figures *figures)
 {
     const bool *faulted = &t->context->window_faulted;
-    if (*faulted)
-        return false;
+    if (*faulted || batch->n_samples == 0)
+        return !*faulted;
+    enter_phase(t, BL_PHASE_FORWARD);
     belay_scope scope = belay_scope_open(t->context);
     belay_autocast cast = belay_autocast_open(t->context, t->options.autocast);
     belay_tensor logits = belay_forward(t->model, batch->tokens); /* [batch, classes] */
@@ -25,7 +52,7 @@ static bool run_micro_batch(bl_trainer *t, const belay_batch *batch, bl_train_fi
     if (!*faulted && belay_tensor_is_nil(loss))
         bl_context_raise(t->context, BELAY_CONF_VALUE, "the model's forward gave no tensor and no fault");
     if (!*faulted)
-        belay_backward(t->options.scaler != NULL ? belay_grad_scaler_scale(t->options.scaler, loss) : loss);
+        walk_back(t, batch, loss);
     if (!*faulted)
         bl_train_measure(t->context, logits, loss, batch->labels, NULL, &t->room, figures, NULL);
     belay_scope_close(scope);
@@ -37,6 +64,7 @@ static bool take_batch(bl_trainer *t, int64_t k, bool is_first_pass, belay_batch
 {
     t->context->window_faulted = false;
     t->context->micro_batch = (uint32_t)k;
+    enter_phase(t, BL_PHASE_DATA);
     if (!is_first_pass)
         return belay_loader_get(t->batches, t->state.position + k, batch);
     bool was = belay_recording_set(t->context, t->fate[k] != BL_FATE_OUT);
@@ -67,16 +95,22 @@ static bool redo(bl_trainer *t, int64_t k)
     return is_clean;
 }
 
+/* Counts are the ranks' to make, where there are several. */
 static const char *decide(bl_trainer *t, int64_t k)
 {
-    if (t->options.on_fault == BELAY_ON_FAULT_REDO && t->fate[k] == BL_FATE_GOOD && redo(t, k)) {
+    bool may_redo = t->options.on_fault == BELAY_ON_FAULT_REDO && t->fate[k] == BL_FATE_GOOD;
+    if (may_redo && t->ranks.group != NULL) { /* once the others know, and nothing is on its way to them */
+        t->ranks.again[k] = true;
+        return "done again";
+    }
+    if (may_redo && redo(t, k)) {
         t->fate[k] = BL_FATE_REDONE;
         t->window.transient++;
         return "transient";
     }
-    t->window.transient -= t->fate[k] == BL_FATE_REDONE;
+    t->window.transient -= t->ranks.group == NULL && t->fate[k] == BL_FATE_REDONE;
     t->fate[k] = BL_FATE_OUT;
-    t->window.skipped++;
+    t->window.skipped += t->ranks.group == NULL;
     return "skipped";
 }
 
@@ -88,7 +122,7 @@ static belay_code stop(bl_trainer *t, const belay_batch *batch)
     return BELAY_RUN_STOPPED;
 }
 
-static belay_code check_count(bl_trainer *t)
+belay_code bl_train_check_faults(bl_trainer *t)
 {
     int64_t n = t->state.faults + t->window.faults;
     if (n <= t->options.max_faults)
@@ -102,34 +136,83 @@ static belay_code handle_fault(bl_trainer *t, int64_t k, const belay_batch *batc
 {
     const char *policy = "stopped";
     bl_train_look(t, t->batches, batch);
-    t->window.faults += t->fate[k] == BL_FATE_GOOD;
-    if (t->watch.fatal == BELAY_OK && t->options.on_fault != BELAY_ON_FAULT_STOP)
+    bool goes_on = t->watch.fatal == BELAY_OK && t->options.on_fault != BELAY_ON_FAULT_STOP;
+    t->window.faults += t->fate[k] == BL_FATE_GOOD && (t->ranks.group == NULL || !goes_on);
+    if (t->ranks.group != NULL)
+        t->ranks.mine[k] = t->told->n > 0 ? t->told->fault[0].code : BELAY_COMM_PEER;
+    if (goes_on)
         policy = decide(t, k);
     if (t->watch.fatal != BELAY_OK)
         policy = "stopped";
     TRY(bl_train_record(t, policy));
     if (t->watch.fatal != BELAY_OK)
         return t->watch.fatal;
-    return t->options.on_fault == BELAY_ON_FAULT_STOP ? stop(t, batch) : check_count(t);
+    if (t->options.on_fault == BELAY_ON_FAULT_STOP)
+        return stop(t, batch);
+    return t->ranks.group != NULL ? BELAY_OK : bl_train_check_faults(t);
+}
+
+/* After a pass that was not clean: what waited for the others to know of it. */
+static belay_code redo_faulted(bl_trainer *t)
+{
+    for (int64_t k = 0; k < t->n_window && t->ranks.group != NULL; k++) {
+        if (!t->ranks.again[k])
+            continue;
+        t->ranks.again[k] = false;
+        t->fate[k] = redo(t, k) ? BL_FATE_REDONE : BL_FATE_OUT;
+        TRY(bl_train_record(t, t->fate[k] == BL_FATE_OUT ? "skipped" : "noted"));
+        if (t->watch.fatal != BELAY_OK)
+            return t->watch.fatal;
+    }
+    return BELAY_OK;
 }
 
 /* ---- the window --------------------------------------------------------------------------------------------------- */
 
-static belay_code run_pass(bl_trainer *t, bool is_first_pass, bl_train_figures *figures, bool *is_clean)
+/* As many micro-batches as the window is to have, with the fates that they begin with. */
+static int64_t begin_window(bl_trainer *t)
+{
+    int64_t n = bl_min_i64(t->options.accumulate, t->n_batches - t->state.position);
+    for (int64_t k = 0; k < n; k++) {
+        t->fate[k] = is_left_out(t, t->state.position + k) ? BL_FATE_OUT : BL_FATE_GOOD;
+        if (t->ranks.group == NULL)
+            continue;
+        t->ranks.agreed[k] = t->fate[k];
+        t->ranks.again[k] = false;
+        t->ranks.mine[k] = BELAY_OK;
+    }
+    return n;
+}
+
+/* The last that will be computed, -1: none. */
+static int64_t find_last(const bl_trainer *t, int64_t n)
+{
+    while (n > 0 && t->fate[n - 1] == BL_FATE_OUT)
+        n--;
+    return n - 1;
+}
+
+/* Gradients add up on each rank, and are reduced with those of the last micro-batch. */
+static void set_sync(const bl_trainer *t, bool syncs)
+{
+    if (t->ranks.group != NULL)
+        belay_ddp_sync_set(t->options.reducer, syncs);
+}
+
+static belay_code walk_window(bl_trainer *t, bool is_first_pass, bl_train_figures *figures, bool *is_clean)
 {
     belay_batch batch;
-    int64_t n = is_first_pass ? bl_min_i64(t->options.accumulate, t->n_batches - t->state.position) : t->n_window;
+    int64_t n = is_first_pass ? begin_window(t) : t->n_window, last = find_last(t, n);
     *figures = (bl_train_figures){0};
     *is_clean = true;
     for (int64_t k = 0; k < n; k++) {
-        if (is_first_pass)
-            t->fate[k] = is_left_out(t, t->state.position + k) ? BL_FATE_OUT : BL_FATE_GOOD;
-        else if (t->fate[k] == BL_FATE_OUT)
+        if (!is_first_pass && t->fate[k] == BL_FATE_OUT)
             continue;
+        set_sync(t, k == last);
         if (!take_batch(t, k, is_first_pass, &batch))
             break;
         t->n_window = is_first_pass ? k + 1 : t->n_window;
-        t->n_epoch_seen += is_first_pass ? batch.n_samples : 0;
+        t->n_epoch_seen += is_first_pass ? batch.n_global : 0;
         bool is_out = t->fate[k] == BL_FATE_OUT;
         if (!is_out && !run_micro_batch(t, &batch, figures)) {
             *is_clean = false;
@@ -140,6 +223,18 @@ static belay_code run_pass(bl_trainer *t, bool is_first_pass, bl_train_figures *
         TRY(bl_train_record(t, is_out ? "left out" : "noted"));
     }
     return BELAY_OK;
+}
+
+/* On all ranks, and clean when it was on all. */
+static belay_code run_pass(bl_trainer *t, bool is_first_pass, bl_train_figures *figures, bool *is_clean)
+{
+    belay_code code = walk_window(t, is_first_pass, figures, is_clean);
+    set_sync(t, false);
+    code = bl_train_ranks_agree(t, code, figures, is_clean);
+    if (code != BELAY_OK || *is_clean)
+        return code;
+    TRY(redo_faulted(t));
+    return bl_train_ranks_fates(t);
 }
 
 static int64_t count_good(const bl_trainer *t)
@@ -168,6 +263,7 @@ static belay_code apply(bl_trainer *t, const bl_train_figures *figures)
         belay_optimizer_discard(t->optimizer);
         return BELAY_OK;
     }
+    enter_phase(t, BL_PHASE_UPDATE);
     belay_optimizer_divisor_set(t->optimizer, (double)n_good);
     step(t);
     bool is_applied = belay_optimizer_is_applied(t->optimizer); /* waits: what it was refused for is told then */
@@ -215,9 +311,12 @@ belay_code bl_train_window(bl_trainer *t)
     int64_t began = bl_clock_now();
     belay_code code = run_window(t);
     t->epoch_time += bl_clock_now() - began;
-    if (code == BELAY_OK)
+    if (code == BELAY_OK) {
         end_window(t);
-    else
+    } else {
+        bl_train_ranks_give_up(t, code); /* first: nobody is to agree with this rank any more */
         belay_optimizer_discard(t->optimizer);
-    return code;
+    }
+    enter_phase(t, BL_PHASE_OUTSIDE);
+    return code == BELAY_OK ? bl_train_ranks_stop(t) : code;
 }

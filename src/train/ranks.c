@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the ranks of a training tell each other.  After each pass over a window all hear how it went on each: one that was
+ * not clean anywhere is thrown away everywhere, and what one rank leaves out all leave out.  So weights, counts, figures
+ * and decisions are the same on all ranks at the end of each window, and any of them can save the run.
+ *
+ * Whoever ends for a reason that the others cannot know tells them, so that nobody waits. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "dist/vote.h"
+#include "train/trainer.h"
+
+static bool is_alone(const bl_trainer *t) { return t->ranks.group == NULL; }
+
+static belay_code no_memory(bl_trainer *t)
+{
+    return bl_error_set(&t->error, BELAY_MEM_EXHAUSTED, "no memory for what %d ranks tell each other", t->ranks.size);
+}
+
+/* ---- made and freed ------------------------------------------------------------------------------------------------- */
+
+belay_code bl_train_ranks_init(bl_trainer *t)
+{
+    bl_train_ranks *r = &t->ranks;
+    int64_t n = t->options.accumulate, n_all;
+    r->size = 1;
+    if (t->options.reducer == NULL)
+        return BELAY_OK;
+    if (belay_reducer_is_nil(t->options.reducer))
+        return bl_error_set(&t->error, BELAY_CONF_VALUE, "the reducer of a training is nil: it could not be made");
+    belay_group *group = bl_reducer_group(t->options.reducer);
+    r->size = belay_group_size(group);
+    r->rank = belay_group_rank(group);
+    bool fits = bl_checked_mul(n, r->size, &n_all);
+    r->agreed = bl_alloc(n, sizeof *r->agreed);
+    r->again = bl_alloc(n, sizeof *r->again);
+    r->mine = bl_alloc(n, sizeof *r->mine);
+    r->theirs = fits ? bl_alloc(n_all, sizeof *r->theirs) : NULL;
+    r->group = group; /* from here on the others hear of a failure */
+    return r->agreed != NULL && r->again != NULL && r->mine != NULL && r->theirs != NULL ? BELAY_OK : no_memory(t);
+}
+
+void bl_train_ranks_fini(bl_trainer *t)
+{
+    bl_train_ranks *r = &t->ranks;
+    bl_free(r->agreed);
+    bl_free(r->again);
+    bl_free(r->mine);
+    bl_free(r->theirs);
+}
+
+/* ---- meeting -------------------------------------------------------------------------------------------------------- */
+
+belay_code bl_train_ranks_meet(bl_trainer *t, belay_code code, const char *what)
+{
+    bl_train_ranks *r = &t->ranks;
+    if (is_alone(t))
+        return code;
+    int64_t mine = code;
+    belay_code told = bl_group_host_all_gather(r->group, &mine, r->theirs, (int64_t)sizeof mine, what);
+    r->have_heard = code != BELAY_OK || told != BELAY_OK;
+    if (code != BELAY_OK || told != BELAY_OK)
+        return code != BELAY_OK ? code : told;
+    for (int q = 0; q < r->size; q++) {
+        if (r->theirs[q] == BELAY_OK)
+            continue;
+        r->have_heard = true;
+        return bl_error_set(&t->error, BELAY_COMM_PEER, "rank %d could not go on: %s failed there (%s)", q, what,
+                            belay_code_name((belay_code)r->theirs[q]));
+    }
+    return BELAY_OK;
+}
+
+belay_code bl_train_ranks_take(bl_trainer *t, void *data, int64_t n_bytes, const char *what)
+{
+    return is_alone(t) ? BELAY_OK : bl_group_host_broadcast(t->ranks.group, data, n_bytes, 0, what);
+}
+
+/* FNV-1a. */
+static int64_t hash_of(const char *text)
+{
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    for (; text != NULL && *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001B3);
+    return (int64_t)hash;
+}
+
+typedef struct compared {
+    const char *what;
+    int64_t value;
+    bool is_hash;
+} compared;
+
+static void name_value(const compared *item, int64_t value, bl_text *out)
+{
+    if (item->is_hash)
+        bl_text_format(out, "those with the hash %016" PRIx64, (uint64_t)value);
+    else
+        bl_text_format(out, "%" PRId64, value);
+}
+
+static belay_code tell_difference(bl_trainer *t, const compared *item, const uint64_t *value, bl_vote vote)
+{
+    bl_text odd = {0}, rest = {0}, words[2] = {{0}, {0}};
+    bl_vote_name(value, t->ranks.size, vote.odd, true, &odd);
+    bl_vote_name(value, t->ranks.size, vote.reference, true, &rest);
+    name_value(item, (int64_t)value[vote.odd], &words[0]);
+    name_value(item, (int64_t)value[vote.reference], &words[1]);
+    bl_error_set(&t->error, BELAY_COMM_MISMATCH, "%.100s trains with other %s than %.100s%s", bl_text_get(&odd),
+                 item->what, bl_text_get(&rest), vote.is_tie ? "; as many say one as the other" : "");
+    bl_error_fact(&t->error, "%.100s: %s", bl_text_get(&odd), bl_text_get(&words[0]));
+    bl_error_fact(&t->error, "%.100s: %s", bl_text_get(&rest), bl_text_get(&words[1]));
+    bl_text_fini(&odd);
+    bl_text_fini(&rest);
+    bl_text_fini(&words[0]);
+    bl_text_fini(&words[1]);
+    t->ranks.have_heard = true;
+    return BELAY_COMM_MISMATCH;
+}
+
+/* What the first window relies on. */
+enum { N_ITEMS = 13 };
+static void list_items(const bl_trainer *t, compared out[N_ITEMS])
+{
+    const bl_train_state *s = &t->state;
+    const char *tokens = belay_tokenizer_to_json(belay_dataset_tokenizer(t->data));
+    const char *labels = belay_labels_to_json(belay_dataset_labels(t->data));
+    const compared items[N_ITEMS] = {
+        {"data: their samples", s->samples, false},
+        {"data: their tokens", hash_of(tokens), true},
+        {"data: their labels", hash_of(labels), true},
+        {"validation data: their samples", t->options.valid != NULL ? belay_dataset_n_samples(t->options.valid) : 0,
+         false},
+        {"sizes: samples of a global batch", s->batch, false},
+        {"sizes: micro-batches of a step", s->accumulate, false},
+        {"seeds of the order", s->seed, false},
+        {"shuffle", s->shuffle, false},
+        {"drop_last", s->drop_last, false},
+        {"epochs", t->options.epochs, false},
+        {"places to begin at: epochs done", s->epoch, false},
+        {"places to begin at: batches done", s->position, false},
+        {"numbers of steps done", s->steps, false},
+    };
+    memcpy(out, items, sizeof items);
+}
+
+belay_code bl_train_ranks_compare(bl_trainer *t)
+{
+    bl_train_ranks *r = &t->ranks;
+    if (is_alone(t))
+        return BELAY_OK;
+    compared items[N_ITEMS];
+    int64_t mine[N_ITEMS];
+    list_items(t, items);
+    for (int i = 0; i < N_ITEMS; i++)
+        mine[i] = items[i].value;
+    int64_t *all = bl_alloc((int64_t)r->size * N_ITEMS, sizeof *all);
+    uint64_t *value = bl_alloc(r->size, sizeof *value);
+    belay_code code = all != NULL && value != NULL ? BELAY_OK : no_memory(t);
+    if (code == BELAY_OK)
+        code = bl_group_host_all_gather(r->group, mine, all, (int64_t)sizeof mine, "what each rank trains with");
+    for (int i = 0; i < N_ITEMS && code == BELAY_OK; i++) {
+        for (int q = 0; q < r->size; q++)
+            value[q] = (uint64_t)all[q * N_ITEMS + i];
+        bl_vote vote = bl_vote_of(value, r->size);
+        if (vote.odd >= 0)
+            code = tell_difference(t, &items[i], value, vote);
+    }
+    bl_free(all);
+    bl_free(value);
+    return code;
+}
+
+/* ---- a pass over the window ----------------------------------------------------------------------------------------- */
+
+/* The lowest rank that ends, and the lowest that could still save: it has no reason of its own to end, if there is one. */
+static int find_fatal(bl_trainer *t)
+{
+    bl_train_ranks *r = &t->ranks;
+    int fatal = -1;
+    r->saver = 0;
+    for (int q = r->size - 1; q >= 0; q--)
+        if ((r->group->all[q].flags & BL_FLAG_FATAL) != 0)
+            fatal = q;
+        else
+            r->saver = q;
+    return fatal;
+}
+
+static belay_code end_with(bl_trainer *t, int rank)
+{
+    const bl_word *word = &t->ranks.group->all[rank];
+    bl_error_set(&t->error, BELAY_COMM_PEER, "rank %d ended the run at epoch %" PRIu32 ", batch %" PRIu32, rank,
+                 word->epoch, word->position);
+    if (word->value != BELAY_OK)
+        bl_error_fact(&t->error, "it met %s, which it tells about itself", belay_code_name((belay_code)word->value));
+    return BELAY_COMM_PEER;
+}
+
+belay_code bl_train_ranks_agree(bl_trainer *t, belay_code code, bl_train_figures *figures, bool *is_clean)
+{
+    bl_train_ranks *r = &t->ranks;
+    if (is_alone(t))
+        return code;
+    const double mine[3] = {figures->loss, (double)figures->n_samples, (double)figures->n_right};
+    bool is_asked = t->options.stop != NULL && *t->options.stop != 0;
+    uint32_t flags = (*is_clean ? 0 : BL_FLAG_FAULT) | (is_asked ? BL_FLAG_STOP : 0) |
+                     (code != BELAY_OK ? BL_FLAG_FATAL | BL_FLAG_FAULT : 0);
+    belay_code told = bl_reducer_agree(t->options.reducer, flags, mine, &r->verdict);
+    if (code != BELAY_OK || told != BELAY_OK) {
+        r->have_heard = true;
+        if (told == BELAY_OK)
+            (void)find_fatal(t);
+        return code != BELAY_OK ? code : told;
+    }
+    if ((r->verdict.flags & BL_FLAG_FATAL) != 0) {
+        r->have_heard = true;
+        return end_with(t, find_fatal(t));
+    }
+    *is_clean = (r->verdict.flags & BL_FLAG_FAULT) == 0;
+    *figures = (bl_train_figures){.loss = r->verdict.figure[0],
+                                  .n_samples = (int64_t)r->verdict.figure[1],
+                                  .n_right = (int64_t)r->verdict.figure[2]};
+    return BELAY_OK;
+}
+
+/* A fate and, above it, the code of the fault that made it. */
+enum { FATE_BITS = 8 };
+
+static void count(bl_trainer *t, bl_train_fate before, bl_train_fate now)
+{
+    t->window.faults += before == BL_FATE_GOOD && now != BL_FATE_GOOD;
+    t->window.transient += (now == BL_FATE_REDONE) - (before == BL_FATE_REDONE && now != before);
+    t->window.skipped += now == BL_FATE_OUT && before != BL_FATE_OUT;
+}
+
+static belay_code settle_fate(bl_trainer *t, int64_t k)
+{
+    bl_train_ranks *r = &t->ranks;
+    bl_train_fate before = r->agreed[k], now = before;
+    for (int q = 0; q < r->size; q++) {
+        bl_train_fate fate = (bl_train_fate)(r->theirs[q * t->n_window + k] & ((1 << FATE_BITS) - 1));
+        now = fate > now ? fate : now;
+    }
+    for (int q = 0; q < r->size; q++) {
+        belay_code code = (belay_code)(r->theirs[q * t->n_window + k] >> FATE_BITS);
+        if (code != BELAY_OK && q != r->rank && bl_train_writes(t))
+            TRY(bl_train_record_of_rank(t, q, code, t->state.position + k,
+                                        now == BL_FATE_OUT ? "skipped" : "transient"));
+    }
+    count(t, before, now);
+    r->agreed[k] = t->fate[k] = now;
+    r->mine[k] = 0;
+    return BELAY_OK;
+}
+
+belay_code bl_train_ranks_fates(bl_trainer *t)
+{
+    bl_train_ranks *r = &t->ranks;
+    if (is_alone(t))
+        return BELAY_OK;
+    for (int64_t k = 0; k < t->n_window; k++)
+        r->mine[k] = r->mine[k] << FATE_BITS | (int64_t)t->fate[k];
+    TRY(bl_group_host_all_gather(r->group, r->mine, r->theirs, t->n_window * (int64_t)sizeof *r->mine,
+                                 "the fates of a window"));
+    for (int64_t k = 0; k < t->n_window; k++)
+        TRY(settle_fate(t, k));
+    belay_code code = bl_train_check_faults(t);
+    r->have_heard = code != BELAY_OK; /* they count the same */
+    return code;
+}
+
+belay_code bl_train_ranks_stop(bl_trainer *t)
+{
+    bl_train_ranks *r = &t->ranks;
+    if (is_alone(t) || (r->verdict.flags & BL_FLAG_STOP) == 0)
+        return BELAY_OK;
+    int32_t number = t->options.stop != NULL ? *t->options.stop : 0;
+    TRY(bl_group_host_all_reduce(r->group, &number, 1, BELAY_I32, BELAY_GROUP_MAX, "what a rank was asked to stop by"));
+    t->stopped_by = number;
+    return BELAY_OK;
+}
+
+/* ---- a validation --------------------------------------------------------------------------------------------------- */
+
+belay_code bl_train_ranks_sum(bl_trainer *t, bl_train_figures *figures, int64_t *n_faulted)
+{
+    enum { LOSS, SAMPLES, RIGHT, FAULTED, N };
+    bl_train_ranks *r = &t->ranks;
+    if (is_alone(t))
+        return BELAY_OK;
+    const double mine[N] = {figures->loss, (double)figures->n_samples, (double)figures->n_right, (double)*n_faulted};
+    double sum[N] = {0}, *all = bl_alloc((int64_t)r->size * N, sizeof *all);
+    if (all == NULL)
+        return no_memory(t);
+    belay_code code =
+        bl_group_host_all_gather(r->group, mine, all, (int64_t)sizeof mine, "the figures of a validation");
+    for (int q = 0; q < r->size; q++)
+        for (int i = 0; i < N; i++)
+            sum[i] += all[q * N + i];
+    bl_free(all);
+    *figures =
+        (bl_train_figures){.loss = sum[LOSS], .n_samples = (int64_t)sum[SAMPLES], .n_right = (int64_t)sum[RIGHT]};
+    *n_faulted = (int64_t)sum[FAULTED];
+    return code;
+}
+
+/* ---- the end -------------------------------------------------------------------------------------------------------- */
+
+void bl_train_ranks_give_up(bl_trainer *t, belay_code code)
+{
+    bl_train_ranks *r = &t->ranks;
+    if (is_alone(t) || r->have_heard || r->group->broken != BELAY_OK)
+        return;
+    r->have_heard = true;
+    r->has_given_up = true;
+    belay_group_abort(r->group, t->error.code != BELAY_OK ? t->error.what : belay_code_name(code));
+}
+
+/* Who died has what it had committed on all others, too: the lowest of them has the word. */
+bool bl_train_ranks_saves(const bl_trainer *t, belay_code code)
+{
+    const bl_train_ranks *r = &t->ranks;
+    if (is_alone(t) || code == BELAY_OK)
+        return bl_train_writes(t);
+    if (r->has_given_up)
+        return r->size == 1;
+    int saver = r->group->broken != BELAY_OK ? bl_group_lowest_survivor(r->group) : r->saver;
+    return r->rank == saver;
+}
