@@ -73,6 +73,7 @@ static bl_word word_of(const belay_reducer *r, uint32_t flags, const double figu
     bool is_closed = context->window_faulted || __atomic_load_n(bl_window_gate(context), __ATOMIC_ACQUIRE) != 0;
     int64_t every = r->options.digest_every;
     word.flags = flags | (is_closed ? BL_FLAG_FAULT : 0) | (is_scaled(r) ? BL_FLAG_SCALED : 0);
+    word.step += r->n_dropped;
     word.value = is_closed ? context->window_code : BELAY_OK;
     word.scale = bl_scaler_bits(context);
     word.digest = every > 0 && r->n_windows % (uint64_t)every == 0 ? digest_of(r) : 0;
@@ -436,7 +437,9 @@ void bl_agree_drop(void *state, belay_optimizer *o)
     belay_reducer *r = state;
     if (!has_any(r, o))
         return;
-    if (!r->is_agreed)
+    if (!r->is_agreed) {
         (void)end_window(r, BL_FLAG_FAULT, NULL);
+        r->n_dropped++;
+    }
     r->is_agreed = false;
 }

@@ -80,6 +80,7 @@ struct belay_reducer {
 
     int64_t n_reduced;
     uint64_t n_windows; /* agreed on */
+    uint64_t n_dropped; /* of them, those that count as no step here and may as one elsewhere */
     bl_grad_watch watch;
     bl_commit_hook hook;
 };

@@ -64,3 +64,10 @@ foreach(word same layer dtype shape frozen batch buckets unused seed refused)
 endforeach()
 belay_ranks(manifest 2 CASE layer ARGS layer) # a tie
 belay_ranks(manifest 4 CASE batch ARGS batch)
+
+belay_ranks(reducer 2)
+belay_ranks(reducer 3)
+belay_ranks(reducer 4)
+foreach(word scale weights less leaves)
+  belay_ranks(reducer 3 CASE ${word} ARGS ${word})
+endforeach()

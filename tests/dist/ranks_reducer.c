@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradients averaged over ranks, and windows that end the same way on all of them.  What can go wrong and is survived runs
+ * in one process; what breaks the group is a case of its own (see main). */
+#include "dist/ranks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <belay/belay.h>
+
+#include "dist/parts.h"
+
+enum { IN = 5, HIDDEN = 7, OUT = 3, ROWS = 4, WEIGHTS = IN * HIDDEN + HIDDEN + HIDDEN * OUT + OUT };
+
+typedef struct job {
+    ranks r;
+    belay_module *model;
+    belay_reducer *reducer;
+    belay_optimizer *sgd;
+} job;
+
+static job open_with(belay_ddp_options options)
+{
+    job j = {.r = ranks_open(20)};
+    options.digest_every = options.digest_every != 0 ? options.digest_every : 1;
+    j.model = belay_mlp(j.r.context, &(belay_mlp_options){.sizes = {IN, HIDDEN, OUT}});
+    j.reducer = belay_ddp(j.model, j.r.group, &options);
+    assert_false(belay_reducer_is_nil(j.reducer));
+    j.sgd = belay_sgd(j.model, &(belay_sgd_options){.lr = 0.1, .momentum = 0.9});
+    return j;
+}
+
+static job open_job(void) { return open_with((belay_ddp_options){.first_bucket_bytes = 64, .bucket_bytes = 128}); }
+
+/* A rank's own batch. */
+static belay_tensor input_of(const job *j, int rank, int step)
+{
+    float x[ROWS * IN];
+    for (int i = 0; i < ROWS * IN; i++)
+        x[i] = (float)((i * 7 + rank * 5 + step * 3) % 11) / 5 - 1;
+    return belay_tensor_from(j->r.context, BELAY_F32, belay_shape2(ROWS, IN), x, sizeof x);
+}
+
+static belay_tensor mean_square(belay_tensor y) { return belay_mean(belay_mul(y, y), NULL); }
+
+static belay_tensor loss_of(const job *j, int rank, int step)
+{
+    return mean_square(belay_forward(j->model, input_of(j, rank, step)));
+}
+
+static void read_weights(const belay_module *model, float out[WEIGHTS])
+{
+    for (int64_t i = 0; i < belay_module_n_parameters(model); i++) {
+        belay_tensor p = belay_module_parameter(model, i);
+        int64_t n = belay_tensor_n_elements(p);
+        assert_int_equal(belay_tensor_read(p, out, n * 4), BELAY_OK);
+        out += n;
+    }
+}
+
+static void read_gradients(const belay_module *model, float out[WEIGHTS])
+{
+    for (int64_t i = 0; i < belay_module_n_parameters(model); i++) {
+        belay_tensor p = belay_module_parameter(model, i);
+        int64_t n = belay_tensor_n_elements(p);
+        assert_int_equal(belay_tensor_read(belay_tensor_grad(p), out, n * 4), BELAY_OK);
+        out += n;
+    }
+}
+
+/* The same bits on all ranks. */
+static void expect_same(const job *j, const float *values, int n)
+{
+    float all[8 * WEIGHTS];
+    belay_scope scope = belay_scope_open(j->r.context);
+    belay_tensor mine = belay_tensor_from(j->r.context, BELAY_F32, belay_shape1(n), values, n * 4);
+    belay_tensor out = belay_zeros(j->r.context, BELAY_F32, belay_shape2(j->r.size, n));
+    assert_int_equal(belay_group_all_gather(j->r.group, mine, out), BELAY_OK);
+    assert_int_equal(belay_tensor_read(out, all, j->r.size * n * 4), BELAY_OK);
+    belay_scope_close(scope);
+    for (int q = 0; q < j->r.size; q++)
+        assert_memory_equal(all + q * n, values, (size_t)n * 4);
+}
+
+static void expect_same_weights(const job *j)
+{
+    float w[WEIGHTS];
+    read_weights(j->model, w);
+    expect_same(j, w, WEIGHTS);
+}
+
+static void expect_weights(const job *j, const float *wanted, bool is_same)
+{
+    float w[WEIGHTS];
+    read_weights(j->model, w);
+    assert_int_equal(memcmp(w, wanted, sizeof w) == 0, is_same);
+    expect_same(j, w, WEIGHTS);
+}
+
+static void step(const job *j, int step_number)
+{
+    belay_scope scope = belay_scope_open(j->r.context);
+    belay_backward(loss_of(j, j->r.rank, step_number));
+    belay_optimizer_step(j->sgd);
+    belay_scope_close(scope);
+}
+
+/* ---- averages -------------------------------------------------------------------------------------------------------- */
+
+static void a_gradient_is_the_mean_of_the_ranks(void **state)
+{
+    (void)state;
+    job j = open_job();
+    float got[WEIGHTS], one[WEIGHTS], mean[WEIGHTS] = {0};
+    belay_scope scope = belay_scope_open(j.r.context);
+    belay_ddp_sync_set(j.reducer, false);
+    for (int q = 0; q < j.r.size; q++) { /* what each rank has, one after the other */
+        belay_backward(loss_of(&j, q, 0));
+        read_gradients(j.model, one);
+        for (int i = 0; i < WEIGHTS; i++)
+            mean[i] += one[i] / (float)j.r.size;
+        belay_module_grads_clear(j.model);
+    }
+    belay_ddp_sync_set(j.reducer, true);
+    belay_backward(loss_of(&j, j.r.rank, 0));
+    read_gradients(j.model, got);
+    for (int i = 0; i < WEIGHTS; i++)
+        assert_float_equal(got[i], mean[i], 1e-6);
+    expect_same(&j, got, WEIGHTS);
+    belay_optimizer_step(j.sgd);
+    belay_scope_close(scope);
+    ranks_close(&j.r);
+}
+
+static void weights_stay_the_same_on_all_ranks(void **state)
+{
+    (void)state;
+    float first[WEIGHTS];
+    job j = open_job();
+    read_weights(j.model, first);
+    int64_t before = belay_reducer_bucket_of(j.reducer, 0);
+    for (int i = 0; i < 10; i++)
+        step(&j, i);
+    expect_weights(&j, first, false);
+    assert_int_equal(belay_reducer_n_reduced(j.reducer), 10);
+    assert_true(belay_reducer_bucket_of(j.reducer, 0) == before); /* an MLP's guess was right */
+    ranks_close(&j.r);
+}
+
+/* Accumulated over two backwards, reduced once or twice: the same sums. */
+static void accumulation_reduces_once_or_each_time(void **state)
+{
+    (void)state;
+    float once[WEIGHTS], twice[WEIGHTS];
+    for (int n = 1; n <= 2; n++) {
+        job j = open_job();
+        belay_scope scope = belay_scope_open(j.r.context);
+        belay_ddp_sync_set(j.reducer, n == 2);
+        belay_backward(loss_of(&j, j.r.rank, 0));
+        belay_ddp_sync_set(j.reducer, true);
+        belay_backward(loss_of(&j, j.r.rank, 1));
+        read_gradients(j.model, n == 1 ? once : twice);
+        expect_same(&j, n == 1 ? once : twice, WEIGHTS);
+        assert_int_equal(belay_reducer_n_reduced(j.reducer), n);
+        belay_optimizer_step(j.sgd);
+        assert_true(belay_optimizer_is_applied(j.sgd));
+        belay_scope_close(scope);
+        ranks_close(&j.r);
+    }
+    for (int i = 0; i < WEIGHTS; i++)
+        assert_float_equal(once[i], twice[i], 1e-6);
+}
+
+/* ---- windows that some rank cannot fill ------------------------------------------------------------------------------- */
+
+/* Wrong labels on one rank: all drop the window, and go on. */
+static void a_fault_on_one_rank_drops_the_window_on_all(void **state)
+{
+    (void)state;
+    float before[WEIGHTS];
+    job j = open_job();
+    step(&j, 0);
+    for (int culprit = 0; culprit < j.r.size; culprit++) {
+        read_weights(j.model, before);
+        bool is_bad = j.r.rank == culprit;
+        const int64_t labels[ROWS] = {0, is_bad ? OUT : 1, 2, 0};
+        belay_scope scope = belay_scope_open(j.r.context);
+        belay_tensor want = belay_tensor_from(j.r.context, BELAY_I64, belay_shape1(ROWS), labels, sizeof labels);
+        belay_backward(belay_cross_entropy(belay_forward(j.model, input_of(&j, j.r.rank, 1)), want, NULL));
+        if (is_bad)
+            assert_non_null(strstr(told(), "(index.label)"));
+        else
+            told_expect("%s", "");
+        told_clear();
+        int line = __LINE__ + 1;
+        belay_optimizer_step(j.sgd);
+        if (!is_bad) {
+            char at[64];
+            snprintf(at, sizeof at, "called at: ranks_reducer.c:%d\n", line);
+            assert_non_null(strstr(told(), "was not applied: index.label in its window (run.window_lost)\n"));
+            assert_non_null(strstr(told(), at));
+        }
+        told_clear();
+        assert_false(belay_optimizer_is_applied(j.sgd));
+        expect_weights(&j, before, true);
+        belay_scope_close(scope);
+        step(&j, 2);
+        assert_true(belay_optimizer_is_applied(j.sgd));
+        expect_weights(&j, before, false);
+    }
+    belay_close(j.r.context);
+}
+
+/* Nothing came of its forward: it reduces zeros, and says so. */
+static void a_rank_whose_loss_is_nil_holds_nobody_up(void **state)
+{
+    (void)state;
+    float before[WEIGHTS];
+    job j = open_job();
+    read_weights(j.model, before);
+    belay_scope scope = belay_scope_open(j.r.context);
+    belay_tensor x = input_of(&j, j.r.rank, 0);
+    if (j.r.rank == 1) /* a shape that no layer takes */
+        x = belay_transpose(x, 0, 1);
+    belay_tensor loss = belay_mean(belay_forward(j.model, x), NULL);
+    assert_int_equal(belay_tensor_is_nil(loss), j.r.rank == 1);
+    belay_backward(loss);
+    belay_optimizer_step(j.sgd);
+    assert_false(belay_optimizer_is_applied(j.sgd));
+    expect_weights(&j, before, true);
+    belay_scope_close(scope);
+    told_clear();
+    step(&j, 1);
+    assert_true(belay_optimizer_is_applied(j.sgd));
+    expect_weights(&j, before, false);
+    belay_close(j.r.context);
+}
+
+/* One of several backwards of a window is missing on a rank that faulted: it catches up. */
+static void a_rank_that_faulted_early_in_a_window_catches_up(void **state)
+{
+    (void)state;
+    float before[WEIGHTS];
+    job j = open_job();
+    read_weights(j.model, before);
+    belay_scope scope = belay_scope_open(j.r.context);
+    for (int k = 0; k < 2; k++) {
+        belay_tensor x = input_of(&j, j.r.rank, k);
+        if (j.r.rank == 0 && k == 0)
+            x = belay_transpose(x, 0, 1);
+        belay_backward(belay_mean(belay_forward(j.model, x), NULL));
+    }
+    belay_optimizer_step(j.sgd);
+    assert_false(belay_optimizer_is_applied(j.sgd));
+    expect_weights(&j, before, true);
+    assert_int_equal(belay_reducer_n_reduced(j.reducer), 2);
+    belay_scope_close(scope);
+    told_clear();
+    step(&j, 1);
+    assert_true(belay_optimizer_is_applied(j.sgd));
+    expect_same_weights(&j);
+    belay_close(j.r.context);
+}
+
+/* A rank without data in a window takes what the others have. */
+static void a_rank_without_a_backward_takes_the_mean_of_all(void **state)
+{
+    (void)state;
+    job j = open_job();
+    float one[WEIGHTS], got[WEIGHTS], w[WEIGHTS];
+    belay_scope scope = belay_scope_open(j.r.context);
+    belay_ddp_sync_set(j.reducer, false);
+    belay_backward(loss_of(&j, 0, 0));
+    read_gradients(j.model, one);
+    belay_module_grads_clear(j.model);
+    belay_ddp_sync_set(j.reducer, true);
+    read_weights(j.model, w);
+    if (j.r.rank == 0)
+        belay_backward(loss_of(&j, 0, 0));
+    belay_optimizer_step(j.sgd);
+    assert_true(belay_optimizer_is_applied(j.sgd));
+    read_weights(j.model, got);
+    for (int i = 0; i < WEIGHTS; i++)
+        assert_float_equal(got[i], w[i] - 0.1f * one[i] / (float)j.r.size, 1e-6);
+    expect_same(&j, got, WEIGHTS);
+    belay_scope_close(scope);
+    ranks_close(&j.r);
+}
+
+static void a_window_that_one_rank_discards_is_dropped_by_all(void **state)
+{
+    (void)state;
+    float before[WEIGHTS];
+    job j = open_job();
+    read_weights(j.model, before);
+    belay_scope scope = belay_scope_open(j.r.context);
+    belay_backward(loss_of(&j, j.r.rank, 0));
+    if (j.r.rank == 0)
+        belay_optimizer_discard(j.sgd);
+    else
+        belay_optimizer_step(j.sgd);
+    expect_weights(&j, before, true);
+    belay_scope_close(scope);
+    told_clear();
+    step(&j, 1);
+    assert_true(belay_optimizer_is_applied(j.sgd));
+    expect_same_weights(&j);
+    belay_close(j.r.context);
+}
+
+/* ---- parameters that a loss does not reach ----------------------------------------------------------------------------- */
+
+static belay_tensor part_loss(const job *j, bool whole, int n)
+{
+    belay_tensor x = input_of(j, j->r.rank, n);
+    return mean_square(whole ? belay_forward(j->model, x) : belay_forward(belay_module_child(j->model, 0), x));
+}
+
+/* The second layer is used by some ranks, by all, by none: who did not use it gives zeros; what nobody used stays. */
+static void unused_parameters_alternate(void **state)
+{
+    (void)state;
+    job j =
+        open_with((belay_ddp_options){.first_bucket_bytes = 64, .bucket_bytes = 64, .find_unused_parameters = true});
+    belay_tensor second = belay_module_find(j.model, "2.weight");
+    for (int i = 0; i < 6; i++) {
+        float before[HIDDEN * OUT], after[HIDDEN * OUT];
+        bool whole = i % 3 == 0 ? j.r.rank == i % j.r.size : i % 3 == 1;
+        bool anybody = i % 3 != 2;
+        assert_int_equal(belay_tensor_read(second, before, sizeof before), BELAY_OK);
+        belay_scope scope = belay_scope_open(j.r.context);
+        belay_backward(part_loss(&j, whole, i));
+        belay_optimizer_step(j.sgd);
+        assert_true(belay_optimizer_is_applied(j.sgd));
+        belay_scope_close(scope);
+        assert_int_equal(belay_tensor_read(second, after, sizeof after), BELAY_OK);
+        assert_int_equal(memcmp(before, after, sizeof before) == 0, !anybody);
+        expect_same_weights(&j);
+    }
+    ranks_close(&j.r);
+}
+
+static void an_unused_parameter_is_named_and_the_window_dropped_by_all(void **state)
+{
+    (void)state;
+    float before[WEIGHTS];
+    job j = open_job();
+    read_weights(j.model, before);
+    belay_scope scope = belay_scope_open(j.r.context);
+    belay_backward(part_loss(&j, j.r.rank != 0, 0));
+    if (j.r.rank == 0)
+        assert_non_null(strstr(told(), "    they are: 2.weight and 2.bias\n"));
+    belay_optimizer_step(j.sgd);
+    assert_false(belay_optimizer_is_applied(j.sgd));
+    if (j.r.rank != 0)
+        assert_non_null(strstr(told(), "was not applied: comm.unused in its window"));
+    expect_weights(&j, before, true);
+    belay_scope_close(scope);
+    told_clear();
+    step(&j, 1);
+    assert_true(belay_optimizer_is_applied(j.sgd));
+    belay_close(j.r.context);
+}
+
+/* ---- loss scale -------------------------------------------------------------------------------------------------------- */
+
+static float scale_of(belay_grad_scaler *scaler)
+{
+    double s[8];
+    assert_int_equal(belay_tensor_read(belay_grad_scaler_state(scaler), s, sizeof s), BELAY_OK);
+    return (float)s[0];
+}
+
+static void an_overflow_on_one_rank_halves_the_scale_on_all(void **state)
+{
+    (void)state;
+    float before[WEIGHTS], scale;
+    job j = open_job();
+    belay_grad_scaler *scaler = belay_grad_scaler_new(j.r.context, &(belay_grad_scaler_options){.init_scale = 1024});
+    for (int i = 0; i < 3; i++) {
+        read_weights(j.model, before);
+        belay_scope scope = belay_scope_open(j.r.context);
+        belay_tensor loss = loss_of(&j, j.r.rank, i);
+        if (j.r.rank == 1 && i == 1) {
+            const float inf = INFINITY;
+            loss = belay_mul(loss, belay_tensor_from(j.r.context, BELAY_F32, belay_shape0(), &inf, 4));
+        }
+        belay_backward(belay_grad_scaler_scale(scaler, loss));
+        if (i == 2) /* divided before the step, once the ranks have agreed */
+            belay_grad_scaler_unscale(scaler, j.sgd);
+        belay_grad_scaler_step(scaler, j.sgd);
+        belay_grad_scaler_update(scaler);
+        assert_int_equal(belay_optimizer_is_applied(j.sgd), i != 1);
+        expect_weights(&j, before, i == 1);
+        belay_scope_close(scope);
+        told_clear();
+        scale = scale_of(scaler);
+        assert_true(scale == (i == 0 ? 1024 : 512));
+        expect_same(&j, &scale, 1);
+    }
+    belay_close(j.r.context);
+}
+
+/* A parameter of the same optimizer that is in no bucket: its overflow is everybody's. */
+static void an_overflow_outside_of_the_buckets_is_everybodys(void **state)
+{
+    (void)state;
+    float before[WEIGHTS];
+    job j = open_job();
+    const float one = 1;
+    belay_tensor extra = belay_keep(belay_tensor_from(j.r.context, BELAY_F32, belay_shape0(), &one, 4));
+    belay_tensor_requires_grad_set(extra, true);
+    belay_tensor list[5];
+    for (int i = 0; i < 4; i++)
+        list[i] = belay_module_parameter(j.model, i);
+    list[4] = extra;
+    belay_optimizer *both = belay_sgd_over(j.r.context, list, 5, &(belay_sgd_options){.lr = 0.1});
+    read_weights(j.model, before);
+    belay_scope scope = belay_scope_open(j.r.context);
+    const float factor = j.r.rank == 0 ? INFINITY : 1;
+    belay_tensor scale = belay_tensor_from(j.r.context, BELAY_F32, belay_shape0(), &factor, 4);
+    belay_backward(belay_add(loss_of(&j, j.r.rank, 0), belay_mul(extra, scale)));
+    belay_optimizer_step(both);
+    assert_false(belay_optimizer_is_applied(both));
+    assert_int_equal(belay_optimizer_n_overflowed(both), 1);
+    expect_weights(&j, before, true);
+    belay_scope_close(scope);
+    belay_close(j.r.context);
+}
+
+/* ---- what breaks the group --------------------------------------------------------------------------------------------- */
+
+static void expect_differs(const job *j, int odd, const char *how)
+{
+    char words[160];
+    snprintf(words, sizeof words, "belay: %s%d %s than ", j->r.size == 2 ? "rank " : "rank ", odd, how);
+    if (strstr(told(), words) == NULL)
+        fail_msg("no '%s' in:\n%s", words, told());
+    assert_non_null(strstr(told(), "(comm.mismatch)\n"));
+    assert_false(belay_optimizer_is_applied(j->sgd));
+    assert_int_equal(belay_close(j->r.context), 3);
+}
+
+static void another_loss_scale_is_named(void **state)
+{
+    (void)state;
+    job j = open_job();
+    double scale = j.r.rank == j.r.size - 1 ? 32768 : 65536;
+    belay_grad_scaler *scaler = belay_grad_scaler_new(j.r.context, &(belay_grad_scaler_options){.init_scale = scale});
+    belay_scope scope = belay_scope_open(j.r.context);
+    belay_backward(belay_grad_scaler_scale(scaler, loss_of(&j, j.r.rank, 0)));
+    belay_grad_scaler_step(scaler, j.sgd);
+    belay_scope_close(scope);
+    char facts[96];
+    snprintf(facts, sizeof facts, "    rank %d: 32768\n", j.r.size - 1);
+    assert_non_null(strstr(told(), facts));
+    expect_differs(&j, j.r.size - 1, "has another loss scale");
+}
+
+static void other_weights_are_named(void **state)
+{
+    (void)state;
+    job j = open_job();
+    step(&j, 0);
+    if (j.r.rank == 1) {
+        float bias[HIDDEN] = {1};
+        assert_int_equal(belay_tensor_write(belay_module_find(j.model, "0.bias"), bias, sizeof bias), BELAY_OK);
+    }
+    step(&j, 1);
+    expect_differs(&j, 1, "has other weights");
+}
+
+static void a_rank_that_reduces_less_often_is_named(void **state)
+{
+    (void)state;
+    job j = open_job();
+    belay_scope scope = belay_scope_open(j.r.context);
+    belay_backward(loss_of(&j, j.r.rank, 0));
+    if (j.r.rank != 1)
+        belay_backward(loss_of(&j, j.r.rank, 1));
+    belay_optimizer_step(j.sgd);
+    belay_scope_close(scope);
+    expect_differs(&j, 1, "has reduced another number of buckets");
+}
+
+static void a_rank_that_leaves_early_is_named(void **state)
+{
+    (void)state;
+    job j = open_job();
+    step(&j, 0);
+    if (j.r.rank == 1) {
+        belay_close(j.r.context);
+        return;
+    }
+    step(&j, 1);
+    assert_non_null(strstr(told(), "rank 1"));
+    assert_false(belay_optimizer_is_applied(j.sgd));
+    assert_int_not_equal(belay_close(j.r.context), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest whole[] = {
+        cmocka_unit_test(a_gradient_is_the_mean_of_the_ranks),
+        cmocka_unit_test(weights_stay_the_same_on_all_ranks),
+        cmocka_unit_test(accumulation_reduces_once_or_each_time),
+        cmocka_unit_test(a_fault_on_one_rank_drops_the_window_on_all),
+        cmocka_unit_test(a_rank_whose_loss_is_nil_holds_nobody_up),
+        cmocka_unit_test(a_rank_that_faulted_early_in_a_window_catches_up),
+        cmocka_unit_test(a_rank_without_a_backward_takes_the_mean_of_all),
+        cmocka_unit_test(a_window_that_one_rank_discards_is_dropped_by_all),
+        cmocka_unit_test(unused_parameters_alternate),
+        cmocka_unit_test(an_unused_parameter_is_named_and_the_window_dropped_by_all),
+        cmocka_unit_test(an_overflow_on_one_rank_halves_the_scale_on_all),
+        cmocka_unit_test(an_overflow_outside_of_the_buckets_is_everybodys),
+    };
+    static const struct {
+        const char *word;
+        struct CMUnitTest test;
+    } breaks[] = {
+        {"scale", cmocka_unit_test(another_loss_scale_is_named)},
+        {"weights", cmocka_unit_test(other_weights_are_named)},
+        {"less", cmocka_unit_test(a_rank_that_reduces_less_often_is_named)},
+        {"leaves", cmocka_unit_test(a_rank_that_leaves_early_is_named)},
+    };
+    for (size_t i = 0; i < sizeof breaks / sizeof breaks[0] && argc > 1; i++)
+        if (strcmp(argv[1], breaks[i].word) == 0) {
+            const struct CMUnitTest one[] = {breaks[i].test};
+            return cmocka_run_group_tests(one, NULL, NULL);
+        }
+    return argc > 1 ? 2 : cmocka_run_group_tests(whole, NULL, NULL);
+}
