@@ -52,6 +52,14 @@ void bl_beat_describe(const bl_beat *b, char *out, size_t size)
                  b->site);
 }
 
+static void describe_briefly(const bl_beat *b, char *out, size_t size)
+{
+    if (b->waits)
+        snprintf(out, size, "waits in %.*s", (int)sizeof b->what, b->what);
+    else
+        describe_place(b, out, size);
+}
+
 /* ---- a line for a rank ----------------------------------------------------------------------------------------------- */
 
 static const bl_beat *beat_of(const bl_roll *roll, int rank)
@@ -66,12 +74,15 @@ static int64_t silence(const bl_roll *roll, int rank)
 
 static bool is_lost(const bl_roll *roll, int rank) { return silence(roll, rank) > roll->old; }
 
-static void describe_rank(const bl_roll *roll, int rank, char *out, size_t size)
+static void describe_rank(const bl_roll *roll, int rank, bool is_brief, char *out, size_t size)
 {
     char state[320];
     const bl_beat *b = beat_of(roll, rank);
     out[0] = '\0';
-    bl_beat_describe(b, state, sizeof state);
+    if (is_brief)
+        describe_briefly(b, state, sizeof state);
+    else
+        bl_beat_describe(b, state, sizeof state);
     if (is_lost(roll, rank) && b->group == 0)
         bl_words_add(out, size, "was never heard of");
     else if (is_lost(roll, rank))
@@ -85,7 +96,7 @@ void bl_roll_tell_rank(const bl_roll *roll, int rank, bl_report_fault *fault)
     char state[400];
     const bl_beat *b = beat_of(roll, rank);
     bool is_elsewhere = b->host[0] != '\0' && strncmp(b->host, roll->me->host, sizeof b->host) != 0;
-    describe_rank(roll, rank, state, sizeof state);
+    describe_rank(roll, rank, false, state, sizeof state);
     bl_report_fault_fact(fault, "rank %d%s%s%.*s %s", rank, rank == roll->rank ? ", this one," : "",
                          is_elsewhere ? " on " : "", is_elsewhere ? (int)sizeof b->host : 0, b->host, state);
 }
@@ -121,6 +132,13 @@ static void find_culprits(const bl_roll *roll, const bl_work *work, bl_failure *
             bl_failure_culprit(failure, r);
 }
 
+static void take_culprits(const bl_roll *roll, const bl_beat *told, bl_failure *failure)
+{
+    for (int i = 0; i < told->n_culprits && i < BL_MAX_CULPRITS; i++)
+        if (told->culprit[i] >= 0 && told->culprit[i] < roll->size)
+            bl_failure_culprit(failure, told->culprit[i]);
+}
+
 static void list(const bl_failure *failure, char *out, size_t size)
 {
     size_t used = 0;
@@ -129,11 +147,15 @@ static void list(const bl_failure *failure, char *out, size_t size)
         used += (size_t)snprintf(out + used, size - used, "%s%d", i > 0 ? ", " : "", failure->culprit[i]);
 }
 
-void bl_roll_deadline(const bl_roll *roll, const bl_work *work, const char *what, int64_t waited, bl_failure *failure)
+void bl_roll_deadline(const bl_roll *roll, const bl_work *work, const char *what, int64_t waited, const bl_beat *told,
+                      bl_failure *failure)
 {
     char ranks[64], state[240];
     bl_failure_begin(failure, BELAY_COMM_DEADLINE);
-    find_culprits(roll, work, failure);
+    if (told != NULL)
+        take_culprits(roll, told, failure);
+    else
+        find_culprits(roll, work, failure);
     char *out = failure->fault.what;
     size_t size = sizeof failure->fault.what;
     if (failure->n_culprits == 0) {
@@ -142,7 +164,7 @@ void bl_roll_deadline(const bl_roll *roll, const bl_work *work, const char *what
         snprintf(failure->fault.advice, sizeof failure->fault.advice,
                  "Look at the network between the hosts, or give the group a longer timeout.");
     } else if (failure->n_culprits == 1) {
-        describe_rank(roll, failure->culprit[0], state, sizeof state);
+        describe_rank(roll, failure->culprit[0], true, state, sizeof state);
         bl_words_add(out, size, "rank %d %s; %s has waited %.1f s for it", failure->culprit[0], state, what,
                      seconds(waited));
     } else {
@@ -163,18 +185,17 @@ void bl_roll_adopt(const bl_roll *roll, int peer, bl_failure *failure)
     belay_code code = (belay_code)b->code;
     bool is_about_others = code == BELAY_COMM_DEADLINE || code == BELAY_COMM_MISMATCH || code == BELAY_COMM_PEER;
     bl_failure_begin(failure, is_about_others ? code : BELAY_COMM_PEER);
-    for (int i = 0; i < b->n_culprits && i < BL_MAX_CULPRITS && is_about_others; i++)
-        if (b->culprit[i] >= 0 && b->culprit[i] < roll->size)
-            bl_failure_culprit(failure, b->culprit[i]);
-    if (!is_about_others)
+    if (is_about_others)
+        take_culprits(roll, b, failure);
+    else
         bl_failure_culprit(failure, peer);
     if (is_about_others)
         snprintf(failure->fault.what, sizeof failure->fault.what, "%.*s", (int)sizeof b->why, b->why);
     else
         snprintf(failure->fault.what, sizeof failure->fault.what, "rank %d failed first: %.*s (%s)", peer,
                  (int)sizeof b->why, b->why, belay_code_name(code));
-    if (!bl_failure_has(failure, peer))
-        bl_report_fault_fact(&failure->fault, "as rank %d tells", peer);
+    if (bl_failure_has(failure, roll->rank))
+        bl_report_fault_fact(&failure->fault, "this is rank %d: the others have given it up", roll->rank);
     if (code == BELAY_COMM_DEADLINE)
         bl_roll_tell(roll, failure);
     else

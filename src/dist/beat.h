@@ -62,10 +62,12 @@ void bl_beat_describe(const bl_beat *beat, char *out, size_t size);
 void bl_roll_tell(const bl_roll *roll, bl_failure *failure);
 void bl_roll_tell_rank(const bl_roll *roll, int rank, bl_report_fault *fault);
 
-/* A work is not over that was posted `waited` nanoseconds ago: names who is to blame. */
-void bl_roll_deadline(const bl_roll *roll, const bl_work *work, const char *what, int64_t waited, bl_failure *failure);
+/* A work is not over that was posted `waited` nanoseconds ago: names who is to blame, or whom `told` blames, a peer whose
+ * deadline was a moment before (NULL: none). */
+void bl_roll_deadline(const bl_roll *roll, const bl_work *work, const char *what, int64_t waited, const bl_beat *told,
+                      bl_failure *failure);
 
-/* What a peer's broken group means for this one. */
+/* What a peer's broken group means for this one, which waits in nothing. */
 void bl_roll_adopt(const bl_roll *roll, int peer, bl_failure *failure);
 
 #endif

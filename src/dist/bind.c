@@ -111,6 +111,7 @@ static belay_code bind(belay_group *group, const char *device)
     if (code != BELAY_OK) {
         bl_word word = bl_group_word(group, BL_CALL_BIND);
         word.flags = BL_FLAG_REFUSED;
+        snprintf(word.more, sizeof word.more, "%s", belay_code_name(code));
         belay_code met = bl_group_exchange(group, &word);
         return met != BELAY_OK ? met : code;
     }

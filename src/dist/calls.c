@@ -58,7 +58,7 @@ static belay_code no_memory(belay_group *group, const char *call, int64_t n_byte
 /* A copy on the host of what the tensor holds, or room for it. */
 static belay_code take_host(belay_group *group, const char *call, const moved *m, bool reads, void **out)
 {
-    if ((*out = bl_alloc(m->n_bytes, 1)) == NULL)
+    if ((*out = bl_alloc_aligned(bl_max_i64(m->n_bytes, 1), 64)) == NULL)
         return no_memory(group, call, m->n_bytes);
     return reads && m->n_bytes > 0 ? belay_tensor_read(m->tensor, *out, m->n_bytes) : BELAY_OK;
 }
@@ -311,7 +311,7 @@ static belay_code host_run(belay_group *group, bl_work *work, void *data, int64_
 {
     if (n_bytes == 0)
         return BELAY_OK;
-    void *copy = bl_alloc(n_bytes, 1);
+    void *copy = bl_alloc_aligned(n_bytes, 64);
     if (copy == NULL) {
         belay_code code = no_memory(group, what, n_bytes);
         bl_group_give_up(group, "no memory for an operation between ranks");
@@ -363,7 +363,7 @@ belay_code bl_group_host_all_gather(belay_group *group, const void *mine, void *
     word.dtype = BELAY_U8;
     word.count = n_bytes;
     TRY(host_call(group, &word, what));
-    void *copy = n_bytes > 0 ? bl_alloc(n_bytes, 1) : NULL;
+    void *copy = n_bytes > 0 ? bl_alloc_aligned(n_bytes, 64) : NULL;
     if (n_bytes > 0 && copy == NULL) {
         belay_code code = no_memory(group, what, n_bytes);
         bl_group_give_up(group, "no memory for an operation between ranks");

@@ -55,7 +55,7 @@ void bl_word_describe(const bl_word *word, char *out, size_t size)
 {
     bl_word_call(word, out, size);
     if (word->flags & BL_FLAG_REFUSED) {
-        bl_words_add(out, size, ", refused there");
+        bl_words_add(out, size, ", which was refused there (%.*s)", (int)sizeof word->more, word->more);
         return;
     }
     bool has_data =
@@ -148,20 +148,20 @@ static void headline(const bl_word *all, int size, int best, bool is_tie, bl_rep
     int odd = 0;
     while (bl_word_fits(&all[odd], &all[best]))
         odd++;
-    int n_odd = size - n_like(all, size, best), n_others = n_like(all, size, best);
-    bool is_one_side = n_like(all, size, odd) == n_odd;
+    int n_others = n_like(all, size, best), n_more = size - n_others - n_like(all, size, odd);
     ranks_like(all, size, odd, ranks, sizeof ranks);
     bl_word_describe(&all[odd], call, sizeof call);
     bl_word_describe(&all[best], others, sizeof others);
-    if (is_tie) {
+    if (is_tie)
         bl_words_add(fault->what, sizeof fault->what, "%s called %s, and as many called %s: a tie", ranks, call,
                      others);
-        return;
-    }
-    bl_words_add(fault->what, sizeof fault->what, "%s called %s, where %d other%s called %s", ranks, call, n_others,
-                 n_others == 1 ? "" : "s", others);
-    if (!is_one_side)
-        bl_words_add(fault->what, sizeof fault->what, "; %d more differ", n_odd - n_like(all, size, odd));
+    else if (n_others == 1)
+        bl_words_add(fault->what, sizeof fault->what, "%s called %s, where the other called %s", ranks, call, others);
+    else
+        bl_words_add(fault->what, sizeof fault->what, "%s called %s, where %s%d others called %s", ranks, call,
+                     n_more == 0 ? "the " : "", n_others, others);
+    if (n_more > 0)
+        bl_words_add(fault->what, sizeof fault->what, "; %d more differ%s", n_more, n_more == 1 ? "s" : "");
 }
 
 belay_code bl_group_compare(const bl_word *all, int size, bl_report_fault *fault)

@@ -16,9 +16,10 @@
 
 #define MS INT64_C(1000000)
 enum {
+    TESTS = 8,              /* in a row: each of them moves what has come */
     SPIN_NS = 30000,        /* after something happened: asks again and again for so long */
     FIRST_NAP_NS = 5000,    /* then sleeps, and longer each time, up to: */
-    DATA_NAP_NS = 200000,   /* while data are on their way */
+    DATA_NAP_NS = 100000,   /* while data are on their way */
     WORDS_NAP_NS = 1000000, /* while words are */
     IDLE_NAP_NS = 5000000   /* while nothing is */
 };
@@ -36,15 +37,14 @@ static void stir(bl_group_worker *w)
 
 static void set_state(bl_work *work, bl_work_state state) { __atomic_store_n(&work->state, state, __ATOMIC_RELEASE); }
 
-/* The work may be gone as soon as it is over. */
+/* The work, and its word, may be gone as soon as it is over. */
 static void end_work(bl_work *work, bool failed)
 {
-    uint64_t *word = work->ended_word, value = work->ended_value;
     if (work->end != NULL)
         work->end(work->state_of, failed);
+    if (work->ended_word != NULL)
+        __atomic_store_n(work->ended_word, work->ended_value, __ATOMIC_RELEASE);
     set_state(work, failed ? BL_WORK_FAILED : BL_WORK_ENDED);
-    if (word != NULL)
-        __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 void bl_worker_post(bl_group_worker *w, bl_work *work)
@@ -57,6 +57,7 @@ void bl_worker_post(bl_group_worker *w, bl_work *work)
     work->number = w->n_posted[work->plane]++;
     w->me.n_calls = w->n_posted[BL_PLANE_WORDS];
     w->me.n_launched = w->n_posted[BL_PLANE_DATA];
+    w->n_changes++;
     if (!is_refused) {
         set_state(work, BL_WORK_POSTED);
         if (w->last[work->plane] != NULL)
@@ -75,6 +76,7 @@ static void begin_waiting(bl_group_worker *w, const char *what, const char *site
 {
     lock(w);
     w->me.waits = 1;
+    w->n_changes++;
     w->wait_since = bl_clock_now();
     snprintf(w->me.what, sizeof w->me.what, "%s", what);
     snprintf(w->me.site, sizeof w->me.site, "%s", site);
@@ -91,6 +93,7 @@ void bl_worker_wait(bl_group_worker *w, bl_work *work, const char *what, const c
     while (!bl_work_is_over(work))
         pthread_cond_wait(&w->done, &w->lock);
     w->me.waits = 0;
+    w->n_changes++;
     unlock(w);
 }
 
@@ -137,6 +140,7 @@ bl_phase bl_worker_phase(bl_group_worker *w, bl_phase phase, const belay_context
     if (phase != before)
         w->phase_since = bl_clock_now();
     w->me.phase = phase;
+    w->n_changes++;
     unlock(w);
     return before;
 }
@@ -161,8 +165,48 @@ static bl_roll roll_now(bl_group_worker *w, const bl_beat *me, int64_t now)
     return (bl_roll){w->place.rank, w->place.size, me, w->peer, now, w->timeout, old_age(w)};
 }
 
+/* "all_reduce #37", "bucket 3 of model". */
+static void describe_work(const bl_work *work, char *out, size_t size)
+{
+    if (work->plane == BL_PLANE_WORDS && work->kind == BL_WORK_ALL_GATHER && work->n == BL_WORD_BYTES)
+        bl_word_call(work->mine, out, size);
+    else
+        snprintf(out, size, "%s", work->what != NULL ? work->what : "an operation");
+}
+
+static const bl_work *oldest(bl_group_worker *w, int plane)
+{
+    lock(w);
+    const bl_work *work = w->under_way[plane] != NULL ? w->under_way[plane] : w->first[plane];
+    unlock(w);
+    return work;
+}
+
+static int64_t waited_for(const bl_group_worker *w, const bl_work *work, int64_t now)
+{
+    return now - bl_max_i64(work->posted, w->moved[work->plane]);
+}
+
+static void fail_by_deadline(bl_group_worker *w, const bl_work *work, const bl_beat *told, int64_t now)
+{
+    char what[128];
+    bl_failure failure;
+    bl_beat me = beat_now(w, now);
+    bl_roll roll = roll_now(w, &me, now);
+    describe_work(work, what, sizeof what);
+    bl_roll_deadline(&roll, work, what, waited_for(w, work, now), told, &failure);
+    bl_worker_fail(w, &failure);
+}
+
+/* A rank that waits too tells of its own waiting. */
 static void adopt(bl_group_worker *w, int peer, int64_t now)
 {
+    const bl_beat *told = &w->peer[peer].last;
+    const bl_work *work = oldest(w, BL_PLANE_WORDS) != NULL ? oldest(w, BL_PLANE_WORDS) : oldest(w, BL_PLANE_DATA);
+    if (told->code == BELAY_COMM_DEADLINE && work != NULL) {
+        fail_by_deadline(w, work, told, now);
+        return;
+    }
     bl_failure failure;
     bl_beat me = beat_now(w, now);
     bl_roll roll = roll_now(w, &me, now);
@@ -229,19 +273,26 @@ static void send(bl_group_worker *w, int r, int64_t now)
 static void beat(bl_group_worker *w, int64_t now)
 {
     lock(w);
-    uint64_t n_calls = w->me.n_calls + w->me.n_launched;
+    uint64_t n_changes = w->n_changes;
     unlock(w);
     int64_t since = now - w->version_at;
-    if (since >= w->period || (n_calls != w->version_calls && since >= w->period / 5)) {
+    if (since >= w->period || (n_changes != w->version_changes && since >= w->period / 5)) {
         w->version++;
         w->version_at = now;
-        w->version_calls = n_calls;
+        w->version_changes = n_changes;
     }
+    bool all = true;
     for (int r = 0; r < w->place.size; r++)
         if (r != w->place.rank) {
             receive(w, r, now);
             send(w, r, now);
+            all = all && (w->peer[r].is_cut || (w->peer[r].told == w->version && !w->peer[r].is_sending));
         }
+    if (all) {
+        lock(w);
+        w->n_told = w->version_changes;
+        unlock(w);
+    }
     if (w->told_by >= 0 && now >= w->adopt_at && !bl_worker_has_failed(w, NULL))
         adopt(w, w->told_by, now);
 }
@@ -252,6 +303,14 @@ void bl_worker_report(bl_group_worker *w, const char *state, const belay_context
     bl_beat me = beat_now(w, bl_clock_now());
     if (!bl_worker_has_failed(w, NULL))
         bl_status_write(w, state, NULL, &me);
+}
+
+bool bl_worker_has_told(bl_group_worker *w)
+{
+    lock(w);
+    bool has_told = w->n_told == w->n_changes;
+    unlock(w);
+    return has_told;
 }
 
 int bl_worker_lowest_survivor(bl_group_worker *w)
@@ -391,33 +450,12 @@ static bool test_works(bl_group_worker *w, int plane, int64_t now)
     return any;
 }
 
-/* "all_reduce #37", "bucket 3 of model". */
-static void describe_work(const bl_work *work, char *out, size_t size)
-{
-    if (work->plane == BL_PLANE_WORDS && work->kind == BL_WORK_ALL_GATHER && work->n == BL_WORD_BYTES)
-        bl_word_call(work->mine, out, size);
-    else
-        snprintf(out, size, "%s", work->what != NULL ? work->what : "an operation");
-}
-
 /* The oldest work of a plane must be over by its deadline, or that much after the one before. */
 static void look_at_deadline(bl_group_worker *w, int plane, int64_t now)
 {
-    lock(w);
-    const bl_work *work = w->under_way[plane] != NULL ? w->under_way[plane] : w->first[plane];
-    unlock(w);
-    if (work == NULL)
-        return;
-    int64_t waited = now - bl_max_i64(work->posted, w->moved[plane]);
-    if (waited <= w->timeout)
-        return;
-    char what[128];
-    bl_failure failure;
-    bl_beat me = beat_now(w, now);
-    bl_roll roll = roll_now(w, &me, now);
-    describe_work(work, what, sizeof what);
-    bl_roll_deadline(&roll, work, what, waited, &failure);
-    bl_worker_fail(w, &failure);
+    const bl_work *work = oldest(w, plane);
+    if (work != NULL && waited_for(w, work, now) > w->timeout)
+        fail_by_deadline(w, work, NULL, now);
 }
 
 /* ---- after a failure ------------------------------------------------------------------------------------------------- */
@@ -532,7 +570,7 @@ static bool turn(bl_group_worker *w)
         return false;
     for (int plane = 0; plane < BL_N_PLANES && !has_failed; plane++) {
         any = start_works(w, plane) || any;
-        if (!bl_worker_has_failed(w, NULL))
+        for (int i = 0; i < TESTS && w->under_way[plane] != NULL && !bl_worker_has_failed(w, NULL); i++)
             any = test_works(w, plane, now) || any;
     }
     if (any) {

@@ -32,6 +32,7 @@ struct bl_group_worker {
     uint64_t n_posted[BL_N_PLANES];
     bl_beat me; /* without its ages */
     int64_t phase_since, wait_since;
+    uint64_t n_changes, n_told; /* of `me`; of them those that all peers were told */
     bl_failure failure;
     bool is_failed; /* `failure` is there and stays */
 
@@ -46,7 +47,7 @@ struct bl_group_worker {
     int64_t moved[BL_N_PLANES]; /* when a work of it ended last */
     bool is_flushed;            /* what was not over has failed */
     uint64_t version;           /* of what peers are to be told */
-    uint64_t version_calls;     /* `n_calls` in it */
+    uint64_t version_changes;   /* `n_changes` in it */
     int64_t version_at;
     int told_by;      /* the peer whose mismatch is to be adopted, or -1 */
     int64_t adopt_at; /* when */
@@ -76,6 +77,9 @@ bool bl_worker_has_failed(bl_group_worker *worker, bl_failure *failure);
 bl_phase bl_worker_phase(bl_group_worker *worker, bl_phase phase, const belay_context *context);
 
 void bl_worker_at(bl_group_worker *worker, const belay_context *context);
+
+/* Whether the others have been told of all that it said. */
+bool bl_worker_has_told(bl_group_worker *worker);
 
 int bl_worker_lowest_survivor(bl_group_worker *worker);
 

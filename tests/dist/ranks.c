@@ -29,7 +29,7 @@ ranks ranks_open(double timeout)
 void ranks_close(ranks *r) { told_close(r->context); }
 
 /* "2.1 s" -> "T s" */
-static void steady(const char *text, char *out, size_t size)
+void ranks_steady(const char *text, char *out, size_t size)
 {
     size_t n = 0;
     while (*text != '\0' && n + 2 < size) {
@@ -56,7 +56,7 @@ void ranks_expect(const char *format, ...)
     va_start(args, format);
     vsnprintf(wanted, sizeof wanted, format, args);
     va_end(args);
-    steady(told(), got, sizeof got);
+    ranks_steady(told(), got, sizeof got);
     assert_words_equal(got, wanted);
     told_clear();
 }

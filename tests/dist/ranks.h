@@ -29,6 +29,9 @@ void ranks_close(ranks *r);
 /* Asserts that exactly these words were told, where figures of seconds are written "T s", and forgets them. */
 void ranks_expect(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The text with its figures of seconds written so. */
+void ranks_steady(const char *text, char *out, size_t size);
+
 /* Where a context is at its beginning, with this rank, as the last but one line of a paragraph. */
 const char *ranks_start(const ranks *r);
 
