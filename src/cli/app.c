@@ -66,6 +66,8 @@ static belay_code check_arguments(const bl_cli *cli, bl_error *error)
 static int run_command(bl_cli *cli, int n, char **words)
 {
     bl_error error = {0};
+    cli->words = words;
+    cli->n_words = n;
     if (bl_cli_parse(cli, n, words, &error) != BELAY_OK)
         return bl_cli_fail(cli, &error);
     if (cli->command->options_first && !cli->json_given) { /* the --json seen was the other program's */

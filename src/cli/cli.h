@@ -41,7 +41,9 @@ const bl_command *bl_cli_command(const char *name);
 struct bl_cli {
     const bl_command *command; /* NULL while none is known */
     void *options;             /* of the command, zeroed, then defaults, then what was given */
-    char **arguments;          /* what stood between the options */
+    char **words;              /* all that came behind the command's name */
+    int n_words;
+    char **arguments; /* what stood between the options */
     int n_arguments;
     bool json, help;
     bool json_given; /* met as an option, where json may still be another program's */

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/run.h"
 #include "device/cpu/blas.h"
 
 /* A standard stream that the caller closed would be the next file that is opened, and lines for people would go into
@@ -19,6 +20,10 @@ int main(int argc, char **argv)
 {
     hold_standard_streams();
     int status = bl_cli_main(argc, argv);
+    if (bl_run_rank_number() >= 0) { /* exit handlers of MPI wait for other ranks, which may be dead */
+        fflush(NULL);
+        _exit(status);
+    }
 #ifndef __SANITIZE_ADDRESS__ /* whose exit handler looks for leaks */
     if (!bl_cpu_blas_is_open()) {
         fflush(NULL);

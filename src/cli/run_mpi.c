@@ -158,16 +158,21 @@ static void add_launcher(const bl_run *run, bl_run_mpi *mpi)
     forward(run, mpi);
 }
 
-static belay_code make_argv(const bl_run *run, const char *folder, bl_error *error)
+static belay_code find_self(char self[PATH_MAX], bl_error *error)
 {
-    bl_run_mpi *mpi = run->mpi;
-    const bl_run_options *o = run->options;
-    char self[PATH_MAX], reason[128];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    char reason[128];
+    ssize_t n = readlink("/proc/self/exe", self, PATH_MAX - 1);
     if (n < 0)
         return bl_error_set(error, BELAY_FILE_OPEN, "cannot tell which file this program is: %s",
                             bl_error_errno(errno, reason));
     self[n] = '\0';
+    return BELAY_OK;
+}
+
+static belay_code make_argv(const bl_run *run, const char *self, const char *folder, bl_error *error)
+{
+    bl_run_mpi *mpi = run->mpi;
+    const bl_run_options *o = run->options;
     free_argv(mpi);
     add_launcher(run, mpi);
     add(mpi, "%s", self);
@@ -182,6 +187,24 @@ static belay_code make_argv(const bl_run *run, const char *folder, bl_error *err
     return mpi->lacks_memory ? bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to start the run") : BELAY_OK;
 }
 
+/* The plug-in that belongs to this program, for programs that lie elsewhere. */
+static void find_plugin(const char *self, bl_text *folder)
+{
+    static const char *const places[] = {"", "/../lib/belay", "/belay"};
+    bl_text path = {0};
+    for (int i = 0; i < BL_COUNT(places); i++) {
+        const char *slash = strrchr(self, '/');
+        bl_text_clear(&path);
+        bl_text_clear(folder);
+        bl_text_format(folder, "%.*s%s", slash != NULL ? (int)(slash - self) : 0, self, places[i]);
+        bl_text_format(&path, "%s/libbelay_mpi.so", bl_text_get(folder));
+        if (bl_file_kind_get(bl_text_get(&path)) == BL_FILE_REGULAR)
+            break;
+        bl_text_clear(folder);
+    }
+    bl_text_fini(&path);
+}
+
 static void set_unless_set(bl_run *run, const char *name, const char *value)
 {
     if (getenv(name) == NULL)
@@ -190,9 +213,14 @@ static void set_unless_set(bl_run *run, const char *name, const char *value)
 
 /* What Open MPI must be told.  Idle ranks that yield are what lets more ranks than cores run: a barrier of four on two
  * cores takes 1.4 ms with it and 43 ms without. */
-static void prepare(bl_run *run, const char *folder)
+static void prepare(bl_run *run, const char *self, const char *folder)
 {
     char text[64];
+    bl_text plugins = {0};
+    find_plugin(self, &plugins);
+    if (plugins.n_bytes > 0)
+        set_unless_set(run, "BELAY_PLUGINS", bl_text_get(&plugins));
+    bl_text_fini(&plugins);
     bl_run_set(run, "BELAY_STATUS", folder);
     snprintf(text, sizeof text, "%.17g", run->options->timeout);
     bl_run_set(run, "BELAY_TIMEOUT", text);
@@ -202,6 +230,8 @@ static void prepare(bl_run *run, const char *folder)
     set_unless_set(run, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     set_unless_set(run, "OMPI_MCA_rmaps_base_oversubscribe", "1");
     set_unless_set(run, "OMPI_MCA_mpi_yield_when_idle", "1");
+    /* What reads out of the memory of a rank that has died aborts the one that reads. */
+    set_unless_set(run, "OMPI_MCA_btl_vader_single_copy_mechanism", "none");
     set_unless_set(run, "OMPI_MCA_hwloc_base_binding_policy", "none");
     snprintf(text, sizeof text, "%.0f", run->options->timeout + 1); /* a daemon that lost us ends, too */
     set_unless_set(run, "OMPI_MCA_oob_tcp_keepalive_time", text);
@@ -260,10 +290,11 @@ static bool stop(void *state, bl_supervise *s, int number)
 belay_code bl_run_mpi_fill(bl_run *run, bl_supervise_options *o, bl_error *error)
 {
     bl_run_mpi *mpi = run->mpi;
-    char whole[PATH_MAX];
+    char self[PATH_MAX], whole[PATH_MAX];
+    TRY(find_self(self, error));
     const char *folder = realpath(run->attempt_path, whole) != NULL ? whole : run->attempt_path;
-    prepare(run, folder);
-    TRY(make_argv(run, folder, error));
+    prepare(run, self, folder);
+    TRY(make_argv(run, self, folder, error));
     mpi->started = bl_clock_now();
     mpi->failed_at = mpi->all_ended_at = mpi->ended_at = 0;
     mpi->stopped = mpi->killed = false;

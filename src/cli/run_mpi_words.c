@@ -77,7 +77,7 @@ static void add_headline(bl_text *text, const bl_run *run)
         bl_text_format(text, "rank %d of %d ", ends->first, n);
     else if (r->part == BL_PART_SUSPECT)
         bl_text_format(text, "rank %d of %d did not come to the others and was ended: ", ends->first, n);
-    else if (r->signal == 0 && r->status == 0)
+    else if (r->signal == 0 && r->status == 0 && r->state == BL_RANK_RUNNING)
         bl_text_format(text, "rank %d of %d left its group first: ", ends->first, n);
     else
         bl_text_format(text, "rank %d of %d failed first: ", ends->first, n);
@@ -158,12 +158,13 @@ belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *s, bl_error *error)
     TRY(bl_ends_read(run->attempt_path, (int)run->options->n, &run->ends, error));
     if (!run->locating)
         run->status = run->ends.status;
+    bool tells =
+        run->ends.first >= 0 && (f->stop_signal == 0 || run->ends.rank[run->ends.first].part == BL_PART_PRIMARY);
     if (f->stop_signal != 0)
-        bl_run_say("belay: the run was stopped by %s%s", bl_signal_name(f->stop_signal, name),
-                   run->ends.first < 0 ? "\n" : ", ");
-    else if (run->ends.first >= 0)
+        bl_run_say("belay: the run was stopped by %s%s", bl_signal_name(f->stop_signal, name), tells ? ", " : "\n");
+    else if (tells)
         bl_run_say("belay: ");
-    if (run->ends.first >= 0) {
+    if (tells) {
         add_headline(&text, run);
         bl_run_say("%s\n", bl_text_get(&text));
         say_others(&run->ends);

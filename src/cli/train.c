@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/run.h"
+#include "cli/train.h"
 #include "train/job.h"
 
 _Static_assert(BL_SETTING_data == 0, "DATA is an argument: the options are the rows behind it");
@@ -80,26 +82,65 @@ static void print_result(bl_cli *cli, const bl_settings *settings, const belay_t
     fputs("/report.html\n", stdout);
 }
 
+/* In a rank other than 0 faults are told, and nothing else. */
+static void run_here(bl_cli *cli, bl_settings *settings, belay_train_result *result, bl_error *error)
+{
+    bool is_quiet = bl_run_rank_number() > 0;
+    cli->resumed = settings->resume;
+    bl_train_job_options options = {.log = bl_cli_log,
+                                    .log_state = cli,
+                                    .progress = is_quiet ? NULL : bl_cli_progress,
+                                    .progress_state = cli,
+                                    .stop = bl_train_stop_catch()};
+    belay_code code = bl_train_job(settings, &options, result, error);
+    bl_train_stop_restore();
+    document(cli, settings, result);
+    bl_cli_bar_clear(cli);
+    if (is_quiet) {
+        json_decref(cli->document);
+        cli->document = NULL;
+        cli->json = false;
+    } else if (code == BELAY_OK && !cli->json) {
+        print_result(cli, settings, result);
+    }
+}
+
+/* The value of a setting that only some builds have, NULL where it is not there. */
+static const void *find(const bl_settings *settings, const char *name)
+{
+    for (int i = 0; i < BL_N_SETTINGS; i++)
+        if (strcmp(bl_setting_rows[i].name, name) == 0)
+            return (const char *)settings + bl_setting_rows[i].offset;
+    return NULL;
+}
+
+/* Whether this process only starts the ranks. */
+static bool starts_ranks(const bl_settings *settings, bl_cli_train_start *start)
+{
+    const int64_t *n = find(settings, "n");
+    const double *timeout = find(settings, "timeout");
+    char *const *hostfile = find(settings, "hostfile");
+    *start = (bl_cli_train_start){.n = n != NULL ? *n : 0,
+                                  .timeout = timeout != NULL ? *timeout : 60,
+                                  .hostfile = hostfile != NULL ? *hostfile : NULL,
+                                  .out = settings->out};
+    return start->n > 1 && start->out != NULL && bl_run_rank_number() < 0;
+}
+
 static int run_train(bl_cli *cli)
 {
     bl_settings *settings = cli->options;
     bl_error error = {0};
     belay_train_result result = {0};
-    if (collect(cli, settings, &error) == BELAY_OK) {
-        cli->resumed = settings->resume;
-        bl_train_job_options options = {.log = bl_cli_log,
-                                        .log_state = cli,
-                                        .progress = bl_cli_progress,
-                                        .progress_state = cli,
-                                        .stop = bl_train_stop_catch()};
-        belay_code code = bl_train_job(settings, &options, &result, &error);
-        bl_train_stop_restore();
-        document(cli, settings, &result);
-        bl_cli_bar_clear(cli);
-        if (code == BELAY_OK && !cli->json)
-            print_result(cli, settings, &result);
+    bl_cli_train_start start;
+    int status;
+    if (collect(cli, settings, &error) == BELAY_OK && starts_ranks(settings, &start)) {
+        status = bl_cli_train_ranks(cli, &start);
+    } else {
+        if (error.code == BELAY_OK)
+            run_here(cli, settings, &result, &error);
+        status = error.code != BELAY_OK ? bl_cli_fail(cli, &error) : bl_cli_end(cli, result.status);
     }
-    int status = error.code != BELAY_OK ? bl_cli_fail(cli, &error) : bl_cli_end(cli, result.status);
     bl_setting_fini(settings, &bl_setting_rows[BL_SETTING_data]);
     return status;
 }

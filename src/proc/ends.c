@@ -135,9 +135,19 @@ static void read_rank(const char *folder, int rank, bl_rank_end *r)
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------------------- */
 
-static bool only_felt(const bl_rank_end *r)
+/* It waited for others; one that these name, too, when its library has heard so, did not. */
+static bool only_felt(const bl_rank_end *r, int rank)
 {
-    return strcmp(r->code, "comm.deadline") == 0 || strcmp(r->code, "comm.peer") == 0;
+    bool felt = strcmp(r->code, "comm.deadline") == 0 || strcmp(r->code, "comm.peer") == 0;
+    for (int i = 0; i < r->n_culprits; i++)
+        felt = felt && r->culprit[i] != rank;
+    return felt;
+}
+
+/* It told the others that it gives up. */
+static bool gave_up(const bl_rank_end *r, int rank)
+{
+    return r->state == BL_RANK_FAILED && strcmp(r->code, "comm.peer") == 0 && !only_felt(r, rank);
 }
 
 /* It ended of itself, well, and left its group behind. */
@@ -146,15 +156,15 @@ static bool left_its_group(const bl_rank_end *r)
     return r->has_ended && r->asked == 0 && r->signal == 0 && r->status == 0 && r->state == BL_RANK_RUNNING;
 }
 
-static bl_rank_part part_of(const bl_rank_end *r)
+static bl_rank_part part_of(const bl_rank_end *r, int rank)
 {
-    if (r->held != 0)
+    if (r->held != 0 || (r->has_ended && r->asked == 0 && gave_up(r, rank)))
         return BL_PART_PRIMARY;
-    if (!r->is_up || !r->has_ended || (r->asked != 0 && r->n_blamed > 0 && !only_felt(r)))
+    if (!r->is_up || !r->has_ended || (r->asked != 0 && r->n_blamed > 0 && !only_felt(r, rank)))
         return BL_PART_SUSPECT;
     if (r->signal == 0 && r->status == 0)
         return left_its_group(r) ? BL_PART_PRIMARY : r->state == BL_RANK_FAILED ? BL_PART_SECONDARY : BL_PART_FINE;
-    if (r->asked != 0 || only_felt(r) || (r->signal == 0 && r->status == SECONDARY))
+    if (r->asked != 0 || only_felt(r, rank) || (r->signal == 0 && r->status == SECONDARY))
         return BL_PART_SECONDARY;
     return BL_PART_PRIMARY;
 }
@@ -207,7 +217,7 @@ void bl_ends_judge(bl_ends *ends)
     ends->first = -1;
     for (int i = 0; i < ends->n; i++) {
         bl_rank_end *r = &ends->rank[i];
-        r->part = part_of(r);
+        r->part = part_of(r, i);
         if (r->part != BL_PART_FINE && (ends->first < 0 || is_earlier(r, &ends->rank[ends->first])))
             ends->first = i;
     }

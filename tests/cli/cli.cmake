@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Every tests/cli/*.case is a transcript of the command line, the CTest test cli/<name>.
+add_executable(cli_rank ${CMAKE_CURRENT_SOURCE_DIR}/cli/rank.c) # a program of several ranks for them
+target_link_libraries(cli_rank PRIVATE belay_static)
+if(TARGET belay_mpi)
+  add_dependencies(cli_rank belay_mpi)
+endif()
 file(GLOB cli_cases CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cli/*.case)
 foreach(case ${cli_cases})
   get_filename_component(name ${case} NAME_WE)
   add_test(NAME cli/${name} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/cli/run.sh $<TARGET_FILE:belay_cli> ${case})
   set_tests_properties(cli/${name} PROPERTIES LABELS cli SKIP_RETURN_CODE 77 TIMEOUT 600
-    ENVIRONMENT "${belay_test_environment};BELAY_SANITIZED=${BELAY_SANITIZE};BELAY_SMALL=${BELAY_SMALL}")
+    ENVIRONMENT "${belay_test_environment};BELAY_SANITIZED=${BELAY_SANITIZE};BELAY_SMALL=${BELAY_SMALL};RANK_PROGRAM=$<TARGET_FILE:cli_rank>;SKELETON=$<TARGET_FILE:example_ddp_skeleton>")
 endforeach()
 
 # The program in one process, with failing allocations.

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* belay train -n N outside of a rank: starts itself N times as `belay run --mpi` does, with the same words.  What the
+ * ranks say and how they ended is kept in RUN/ranks/start_0, of each further start of the run in start_1, ... */
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "cli/run.h"
+#include "cli/train.h"
+
+enum { MOST_STARTS = 10000 };
+
+static char *name_folder(const char *run)
+{
+    for (int i = 0; i < MOST_STARTS; i++) {
+        bl_text path = {0};
+        bl_text_format(&path, "%s/ranks/start_%d", run, i);
+        bool is_free = bl_file_kind_get(bl_text_get(&path)) == BL_FILE_ABSENT;
+        char *made = is_free && !path.failed ? bl_strdup(bl_text_get(&path)) : NULL;
+        bl_text_fini(&path);
+        if (is_free)
+            return made;
+    }
+    return NULL;
+}
+
+/* This program, "train" and the words that it was given. */
+static char **words_of(const bl_cli *cli, char *self, char *command)
+{
+    char **words = bl_alloc((int64_t)cli->n_words + 3, sizeof *words);
+    if (words == NULL)
+        return NULL;
+    words[0] = self;
+    words[1] = command;
+    memcpy(words + 2, cli->words, (size_t)cli->n_words * sizeof *words);
+    return words;
+}
+
+int bl_cli_train_ranks(bl_cli *cli, const bl_cli_train_start *start)
+{
+    char self[PATH_MAX], command[] = "train";
+    bl_error error = {0};
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = '\0';
+    bl_run_options options = {.n = start->n,
+                              .mpi = true,
+                              .plain = true,
+                              .hostfile = start->hostfile,
+                              .timeout = start->timeout,
+                              .grace = 10,
+                              .log_limit = 256,
+                              .out = name_folder(start->out)};
+    char **words = words_of(cli, self, command);
+    if (options.out == NULL || words == NULL || n <= 0) {
+        bl_free(options.out);
+        bl_free(words);
+        bl_error_set(&error, BELAY_MEM_EXHAUSTED, "no memory to start %lld ranks", (long long)start->n);
+        return bl_cli_fail(cli, &error);
+    }
+    json_decref(cli->document); /* the document is rank 0's */
+    cli->document = NULL;
+    cli->json = false;
+    int status = bl_run_program(cli, &options, words, cli->n_words + 2);
+    bl_free(options.out);
+    bl_free(words);
+    return status;
+}
