@@ -66,7 +66,9 @@ static void free_buckets(belay_reducer *r, bl_bucket *bucket, int64_t n)
         bl_lease_end(r->context, &bucket[i].gradients);
         bl_lease_end(r->context, &bucket[i].parameters);
         bl_lease_bind(r->context, bucket[i].flat, NULL); /* a held gradient may outlive the lease */
-        bl_tensor_drop(r->context, bucket[i].flat);
+        if (bucket[i].work.state != BL_WORK_FAILED)      /* else the transport may still write there: it goes with its
+                                                            context */
+            bl_tensor_drop(r->context, bucket[i].flat);
     }
     bl_free(bucket);
 }
