@@ -26,7 +26,7 @@ static belay_tensor weigh(const bl_trainer *t, const belay_batch *batch, belay_t
     double weight = (double)(batch->n_samples * t->ranks.size) / (double)batch->n_global;
     if (batch->n_samples * t->ranks.size == batch->n_global || belay_tensor_is_nil(loss))
         return loss;
-    return belay_mul(loss, belay_full(t->context, belay_tensor_dtype(loss), belay_tensor_shape(loss), weight));
+    return belay_affine(loss, weight, 0);
 }
 
 static void walk_back(const bl_trainer *t, const belay_batch *batch, belay_tensor loss)

@@ -52,6 +52,7 @@ typedef struct amp_trial {
     bool has_scaler;
     belay_grad_scaler_options scaler;
     int64_t bad_epoch, bad_position;
+    int bad_rank; /* on which it is, of a run over ranks */
     double scale; /* at its end */
     int64_t n_backoffs;
 } amp_trial;
@@ -74,9 +75,13 @@ static inline void run_amp_trial(amp_trial *a)
     belay_module *model = belay_module_new(context, &poisoned_kind);
     *(poisoned *)belay_module_self(model) = (poisoned){
         belay_module_add_child(model, "inner", small_model(context, t->is_mean)), a->bad_epoch, a->bad_position};
+    belay_train_options options = t->options;
+    if (t->is_ranked)
+        join_ranks(t, context, model, &options);
+    if (t->rank != a->bad_rank)
+        ((poisoned *)belay_module_self(model))->epoch = -1;
     belay_optimizer *adam = belay_adam(model, &(belay_adam_options){.lr = 0.02, .clip = 1});
     belay_grad_scaler *scaler = a->has_scaler ? belay_grad_scaler_new(context, &a->scaler) : NULL;
-    belay_train_options options = t->options;
     options.valid = open_samples(context, &t->valid, t->n_valid);
     options.autocast = a->dtype;
     options.scaler = scaler;

@@ -98,21 +98,26 @@ static inline void hear(void *state, belay_code code, const char *text)
 }
 
 /* A run: what differs between tests, and what came of it. */
-typedef struct trial {
+typedef struct trial trial;
+struct trial {
     samples samples, valid;
     int64_t n_samples, n_valid;
     int threads;
     belay_index_policy policy;
     bool is_mean; /* the small model without an LSTM */
     belay_train_options options;
-    told *told; /* NULL: nobody listens */
+    told *told;        /* NULL: nobody listens */
+    bool is_ranked;    /* over a group */
+    const char *maker; /* of the group; NULL: as the environment says */
+    double timeout;    /* of the group */
 
+    int rank, size;
     belay_code code;
     belay_train_result result;
     int closed; /* status of belay_close */
     float *weights;
     int64_t n_weights;
-} trial;
+};
 
 static inline trial new_trial(void)
 {
@@ -163,6 +168,16 @@ static inline float *read_weights(const belay_module *model, int64_t *n)
 /* Where reports say that the run was called. */
 static int run_trial_line;
 
+static inline void join_ranks(trial *t, belay_context *context, belay_module *model, belay_train_options *options)
+{
+    belay_group *group = belay_group_open(context, &(belay_group_options){.maker = t->maker, .timeout = t->timeout});
+    if (belay_group_bind(group, "cpu") != BELAY_OK)
+        abort();
+    t->rank = belay_group_rank(group);
+    t->size = belay_group_size(group);
+    options->reducer = belay_ddp(model, group, &(belay_ddp_options){.batch = options->batch});
+}
+
 static inline void run_trial(trial *t)
 {
     belay_context *context = belay_open(&(belay_options){.seed = 7,
@@ -172,9 +187,11 @@ static inline void run_trial(trial *t)
                                                          .log_state = t->told,
                                                          .no_journal = true});
     belay_module *model = small_model(context, t->is_mean);
+    belay_train_options options = t->options;
+    if (t->is_ranked)
+        join_ranks(t, context, model, &options);
     belay_optimizer *adam = belay_adam(model, &(belay_adam_options){.lr = 0.02, .clip = 1});
     belay_dataset *data = open_samples(context, &t->samples, t->n_samples);
-    belay_train_options options = t->options;
     if (t->n_valid > 0)
         options.valid = open_samples(context, &t->valid, t->n_valid);
     options.description = small_description(t->is_mean);
