@@ -472,7 +472,7 @@ belay_code bl_train_folder_open(bl_trainer *t)
     bl_train_folder *f = &t->folder;
     if (t->options.out == NULL)
         return BELAY_OK;
-    TRY(bl_train_ranks_meet(t, bl_train_writes(t) ? open_first(t) : BELAY_OK, "opening the run's folder"));
+    TRY(bl_train_ranks_meet(t, bl_train_writes(t) ? open_first(t) : BELAY_OK));
     struct {
         bool goes_on;
         int64_t best_epoch;
@@ -480,7 +480,7 @@ belay_code bl_train_folder_open(bl_trainer *t)
     } said = {f->goes_on, t->state.best_epoch, t->state.best_accuracy, t->state.best_loss};
     TRY(bl_train_ranks_take(t, &said, (int64_t)sizeof said, "whether the run goes on"));
     f->goes_on = said.goes_on;
-    TRY(bl_train_ranks_meet(t, bl_train_writes(t) ? BELAY_OK : open_other(t), "opening the run's folder"));
+    TRY(bl_train_ranks_meet(t, bl_train_writes(t) ? BELAY_OK : open_other(t)));
     t->state.best_epoch = said.best_epoch; /* as mended by rank 0 */
     t->state.best_accuracy = said.best_accuracy;
     t->state.best_loss = said.best_loss;

@@ -53,24 +53,14 @@ void bl_train_ranks_fini(bl_trainer *t)
 
 /* ---- meeting -------------------------------------------------------------------------------------------------------- */
 
-belay_code bl_train_ranks_meet(bl_trainer *t, belay_code code, const char *what)
+belay_code bl_train_ranks_meet(bl_trainer *t, belay_code code)
 {
-    bl_train_ranks *r = &t->ranks;
     if (is_alone(t))
         return code;
-    int64_t mine = code;
-    belay_code told = bl_group_host_all_gather(r->group, &mine, r->theirs, (int64_t)sizeof mine, what);
-    r->have_heard = code != BELAY_OK || told != BELAY_OK;
-    if (code != BELAY_OK || told != BELAY_OK)
-        return code != BELAY_OK ? code : told;
-    for (int q = 0; q < r->size; q++) {
-        if (r->theirs[q] == BELAY_OK)
-            continue;
-        r->have_heard = true;
-        return bl_error_set(&t->error, BELAY_COMM_PEER, "rank %d could not go on: %s failed there (%s)", q, what,
-                            belay_code_name((belay_code)r->theirs[q]));
-    }
-    return BELAY_OK;
+    if (code == BELAY_OK)
+        return belay_group_barrier(t->ranks.group);
+    bl_train_ranks_give_up(t, code);
+    return code;
 }
 
 belay_code bl_train_ranks_take(bl_trainer *t, void *data, int64_t n_bytes, const char *what)
@@ -96,27 +86,34 @@ typedef struct compared {
 static void name_value(const compared *item, int64_t value, bl_text *out)
 {
     if (item->is_hash)
-        bl_text_format(out, "those with the hash %016" PRIx64, (uint64_t)value);
+        bl_text_format(out, "of hash %016" PRIx64, (uint64_t)value);
     else
         bl_text_format(out, "%" PRId64, value);
 }
 
 static belay_code tell_difference(bl_trainer *t, const compared *item, const uint64_t *value, bl_vote vote)
 {
+    int culprits[8], n = 0;
+    bl_report_fault f;
     bl_text odd = {0}, rest = {0}, words[2] = {{0}, {0}};
+    bl_report_fault_init(&f, BELAY_COMM_MISMATCH);
     bl_vote_name(value, t->ranks.size, vote.odd, true, &odd);
     bl_vote_name(value, t->ranks.size, vote.reference, true, &rest);
     name_value(item, (int64_t)value[vote.odd], &words[0]);
     name_value(item, (int64_t)value[vote.reference], &words[1]);
-    bl_error_set(&t->error, BELAY_COMM_MISMATCH, "%.100s trains with other %s than %.100s%s", bl_text_get(&odd),
-                 item->what, bl_text_get(&rest), vote.is_tie ? "; as many say one as the other" : "");
-    bl_error_fact(&t->error, "%.100s: %s", bl_text_get(&odd), bl_text_get(&words[0]));
-    bl_error_fact(&t->error, "%.100s: %s", bl_text_get(&rest), bl_text_get(&words[1]));
+    snprintf(f.what, sizeof f.what, "%.100s: %s other than of %.100s%s", bl_text_get(&odd), item->what,
+             bl_text_get(&rest), vote.is_tie ? "; as many say one as the other" : "");
+    bl_report_fault_fact(&f, "%.100s: %s", bl_text_get(&odd), bl_text_get(&words[0]));
+    bl_report_fault_fact(&f, "%.100s: %s", bl_text_get(&rest), bl_text_get(&words[1]));
     bl_text_fini(&odd);
     bl_text_fini(&rest);
     bl_text_fini(&words[0]);
     bl_text_fini(&words[1]);
-    t->ranks.have_heard = true;
+    for (int q = 0; q < t->ranks.size && n < BL_COUNT(culprits) && !vote.is_tie; q++)
+        if (value[q] != value[vote.reference])
+            culprits[n++] = q;
+    bl_group_break(t->ranks.group, &f, culprits, n);
+    bl_group_look(t->ranks.group);
     return BELAY_COMM_MISMATCH;
 }
 
@@ -128,20 +125,20 @@ static void list_items(const bl_trainer *t, compared out[N_ITEMS])
     const char *tokens = belay_tokenizer_to_json(belay_dataset_tokenizer(t->data));
     const char *labels = belay_labels_to_json(belay_dataset_labels(t->data));
     const compared items[N_ITEMS] = {
-        {"data: their samples", s->samples, false},
-        {"data: their tokens", hash_of(tokens), true},
-        {"data: their labels", hash_of(labels), true},
-        {"validation data: their samples", t->options.valid != NULL ? belay_dataset_n_samples(t->options.valid) : 0,
+        {"samples of the data", s->samples, false},
+        {"tokens of the data", hash_of(tokens), true},
+        {"labels of the data", hash_of(labels), true},
+        {"samples of the validation data", t->options.valid != NULL ? belay_dataset_n_samples(t->options.valid) : 0,
          false},
-        {"sizes: samples of a global batch", s->batch, false},
-        {"sizes: micro-batches of a step", s->accumulate, false},
-        {"seeds of the order", s->seed, false},
+        {"samples of a global batch", s->batch, false},
+        {"micro-batches of a step", s->accumulate, false},
+        {"the seed of the order", s->seed, false},
         {"shuffle", s->shuffle, false},
         {"drop_last", s->drop_last, false},
         {"epochs", t->options.epochs, false},
-        {"places to begin at: epochs done", s->epoch, false},
-        {"places to begin at: batches done", s->position, false},
-        {"numbers of steps done", s->steps, false},
+        {"epochs that were done", s->epoch, false},
+        {"batches that were done", s->position, false},
+        {"steps that were done", s->steps, false},
     };
     memcpy(out, items, sizeof items);
 }
@@ -175,50 +172,15 @@ belay_code bl_train_ranks_compare(bl_trainer *t)
 
 /* ---- a pass over the window ----------------------------------------------------------------------------------------- */
 
-/* The lowest rank that ends, and the lowest that could still save: it has no reason of its own to end, if there is one. */
-static int find_fatal(bl_trainer *t)
-{
-    bl_train_ranks *r = &t->ranks;
-    int fatal = -1;
-    r->saver = 0;
-    for (int q = r->size - 1; q >= 0; q--)
-        if ((r->group->all[q].flags & BL_FLAG_FATAL) != 0)
-            fatal = q;
-        else
-            r->saver = q;
-    return fatal;
-}
-
-static belay_code end_with(bl_trainer *t, int rank)
-{
-    const bl_word *word = &t->ranks.group->all[rank];
-    bl_error_set(&t->error, BELAY_COMM_PEER, "rank %d ended the run at epoch %" PRIu32 ", batch %" PRIu32, rank,
-                 word->epoch, word->position);
-    if (word->value != BELAY_OK)
-        bl_error_fact(&t->error, "it met %s, which it tells about itself", belay_code_name((belay_code)word->value));
-    return BELAY_COMM_PEER;
-}
-
-belay_code bl_train_ranks_agree(bl_trainer *t, belay_code code, bl_train_figures *figures, bool *is_clean)
+belay_code bl_train_ranks_agree(bl_trainer *t, bl_train_figures *figures, bool *is_clean)
 {
     bl_train_ranks *r = &t->ranks;
     if (is_alone(t))
-        return code;
+        return BELAY_OK;
     const double mine[3] = {figures->loss, (double)figures->n_samples, (double)figures->n_right};
     bool is_asked = t->options.stop != NULL && *t->options.stop != 0;
-    uint32_t flags = (*is_clean ? 0 : BL_FLAG_FAULT) | (is_asked ? BL_FLAG_STOP : 0) |
-                     (code != BELAY_OK ? BL_FLAG_FATAL | BL_FLAG_FAULT : 0);
-    belay_code told = bl_reducer_agree(t->options.reducer, flags, mine, &r->verdict);
-    if (code != BELAY_OK || told != BELAY_OK) {
-        r->have_heard = true;
-        if (told == BELAY_OK)
-            (void)find_fatal(t);
-        return code != BELAY_OK ? code : told;
-    }
-    if ((r->verdict.flags & BL_FLAG_FATAL) != 0) {
-        r->have_heard = true;
-        return end_with(t, find_fatal(t));
-    }
+    uint32_t flags = (*is_clean ? 0 : BL_FLAG_FAULT) | (is_asked ? BL_FLAG_STOP : 0);
+    TRY(bl_reducer_agree(t->options.reducer, flags, mine, &r->verdict));
     *is_clean = (r->verdict.flags & BL_FLAG_FAULT) == 0;
     *figures = (bl_train_figures){.loss = r->verdict.figure[0],
                                   .n_samples = (int64_t)r->verdict.figure[1],
@@ -256,20 +218,32 @@ static belay_code settle_fate(bl_trainer *t, int64_t k)
     return BELAY_OK;
 }
 
+/* All count the same.  The lowest rank with a fault in this pass ends the run; the others hear of it. */
+static belay_code check_faults(bl_trainer *t, int lowest)
+{
+    belay_code code = bl_train_check_faults(t);
+    if (code == BELAY_OK || t->ranks.rank == lowest)
+        return code;
+    t->error = (bl_error){0};
+    code = belay_group_barrier(t->ranks.group);
+    return code != BELAY_OK ? code : BELAY_RUN_MAX_FAULTS;
+}
+
 belay_code bl_train_ranks_fates(bl_trainer *t)
 {
     bl_train_ranks *r = &t->ranks;
+    int lowest = r->size - 1;
     if (is_alone(t))
         return BELAY_OK;
     for (int64_t k = 0; k < t->n_window; k++)
         r->mine[k] = r->mine[k] << FATE_BITS | (int64_t)t->fate[k];
     TRY(bl_group_host_all_gather(r->group, r->mine, r->theirs, t->n_window * (int64_t)sizeof *r->mine,
                                  "the fates of a window"));
+    for (int64_t i = r->size * t->n_window - 1; i >= 0; i--)
+        lowest = r->theirs[i] >> FATE_BITS != BELAY_OK ? (int)(i / t->n_window) : lowest;
     for (int64_t k = 0; k < t->n_window; k++)
         TRY(settle_fate(t, k));
-    belay_code code = bl_train_check_faults(t);
-    r->have_heard = code != BELAY_OK; /* they count the same */
-    return code;
+    return check_faults(t, lowest);
 }
 
 belay_code bl_train_ranks_stop(bl_trainer *t)
@@ -312,21 +286,22 @@ belay_code bl_train_ranks_sum(bl_trainer *t, bl_train_figures *figures, int64_t 
 void bl_train_ranks_give_up(bl_trainer *t, belay_code code)
 {
     bl_train_ranks *r = &t->ranks;
-    if (is_alone(t) || r->have_heard || r->group->broken != BELAY_OK)
+    char why[200];
+    if (is_alone(t) || r->has_given_up || r->group->broken != BELAY_OK)
         return;
-    r->have_heard = true;
     r->has_given_up = true;
-    belay_group_abort(r->group, t->error.code != BELAY_OK ? t->error.what : belay_code_name(code));
+    snprintf(why, sizeof why, "%.160s (%s)", t->error.code == code ? t->error.what : belay_code_why(code),
+             belay_code_name(code));
+    belay_group_abort(r->group, why);
 }
 
-/* Who died has what it had committed on all others, too: the lowest of them has the word. */
+/* Who died or gave up has nothing that the others lack: all have committed the same windows. */
 bool bl_train_ranks_saves(const bl_trainer *t, belay_code code)
 {
     const bl_train_ranks *r = &t->ranks;
-    if (is_alone(t) || code == BELAY_OK)
+    if (is_alone(t) || r->size == 1)
+        return true;
+    if (code == BELAY_OK)
         return bl_train_writes(t);
-    if (r->has_given_up)
-        return r->size == 1;
-    int saver = r->group->broken != BELAY_OK ? bl_group_lowest_survivor(r->group) : r->saver;
-    return r->rank == saver;
+    return !r->has_given_up && r->rank == bl_group_lowest_survivor(r->group);
 }

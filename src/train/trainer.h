@@ -81,9 +81,7 @@ typedef struct bl_train_told {
 typedef struct bl_train_ranks {
     belay_group *group; /* NULL: this process is alone */
     int rank, size;
-    bool have_heard;        /* the others know how this rank ends */
-    bool has_given_up;      /* they heard it by that */
-    int saver;              /* the rank that saves what is left at the end */
+    bool has_given_up;      /* the others were told */
     bl_verdict verdict;     /* of the last pass */
     bl_train_fate *agreed;  /* [accumulate] what all ranks last made of each micro-batch */
     bool *again;            /* [accumulate] to be done once more after the pass */
@@ -147,17 +145,15 @@ void bl_train_ranks_fini(bl_trainer *t);
 /* Whether this rank writes the run's folder. */
 static inline bool bl_train_writes(const bl_trainer *t) { return t->ranks.rank == 0; }
 
-/* All ranks are here, each with how something ended on it.  `code` when that is none, else comm.peer where another's is
- * none, with the lowest of them. */
-BL_MUST_USE belay_code bl_train_ranks_meet(bl_trainer *t, belay_code code, const char *what);
+/* All ranks are here, each with how something ended on it: `code`, else comm.peer where it failed on another. */
+BL_MUST_USE belay_code bl_train_ranks_meet(bl_trainer *t, belay_code code);
 /* Bytes of rank 0 on all. */
 BL_MUST_USE belay_code bl_train_ranks_take(bl_trainer *t, void *data, int64_t n_bytes, const char *what);
 /* comm.mismatch where ranks train on other data or stand at another place. */
 BL_MUST_USE belay_code bl_train_ranks_compare(bl_trainer *t);
 
-/* After a pass over the window, on all ranks: `code` is how it ended on this one, and what is returned when that is none.
- * Figures become those of all ranks, *is_clean whether it was on all. */
-BL_MUST_USE belay_code bl_train_ranks_agree(bl_trainer *t, belay_code code, bl_train_figures *figures, bool *is_clean);
+/* After a pass over the window: figures become those of all ranks, *is_clean whether it was on all. */
+BL_MUST_USE belay_code bl_train_ranks_agree(bl_trainer *t, bl_train_figures *figures, bool *is_clean);
 /* After one that was not: what all ranks make of each micro-batch; counts follow from that. */
 BL_MUST_USE belay_code bl_train_ranks_fates(bl_trainer *t);
 /* After a window: whether any rank was asked to stop. */

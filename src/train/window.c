@@ -230,9 +230,10 @@ static belay_code run_pass(bl_trainer *t, bool is_first_pass, bl_train_figures *
 {
     belay_code code = walk_window(t, is_first_pass, figures, is_clean);
     set_sync(t, false);
-    code = bl_train_ranks_agree(t, code, figures, is_clean);
-    if (code != BELAY_OK || *is_clean)
-        return code;
+    TRY(code);
+    TRY(bl_train_ranks_agree(t, figures, is_clean));
+    if (*is_clean)
+        return BELAY_OK;
     TRY(redo_faulted(t));
     return bl_train_ranks_fates(t);
 }

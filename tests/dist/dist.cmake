@@ -8,7 +8,8 @@
 # That is the CTest test dist/<name>_<N> or dist/<name>_<N>_<word>.  Each rank must end with status 0, or with the one that
 # STATUS gives it (128 + signal for a signal).  LOST names ranks that are not expected to end: they are killed once the
 # others have.  What each rank prints is kept apart and shown when the test fails; tests/dist/<name>_<N>[_<word>].expected,
-# where it is there, must be equal to it, with figures of seconds written as "T s" (BELAY_UPDATE=1 writes it anew).
+# where it is there, must be equal to it, with figures of seconds written as "T s" and this
+# machine as HOST (BELAY_UPDATE=1 writes it anew).
 # Without mpirun or the plug-in the test is skipped by name.
 find_program(BELAY_MPIRUN mpirun)
 
@@ -47,6 +48,14 @@ belay_ranks(group 1)
 belay_ranks(group 2)
 belay_ranks(group 3)
 belay_ranks(group 4)
+belay_ranks(group 3 CASE pieces ENV BELAY_MPI_PIECE=60)
+belay_ranks(group 2 CASE tcp ENV OMPI_MCA_btl=tcp,self)
+foreach(word unbound shared other own device)
+  belay_ranks(launch 3 CASE ${word} ARGS ${word})
+endforeach()
+belay_ranks(launch 2 CASE recovery ENV OMPI_MCA_orte_enable_recovery=UNSET ARGS recovery)
+belay_ranks(launch 2 CASE world ARGS world)
+belay_ranks(launch 2 CASE absent ENV BELAY_RANKS_PLUGINS=/nowhere ARGS absent)
 foreach(word skip swap max refused close abort fatal late)
   belay_ranks(broken 3 CASE ${word} ARGS ${word})
 endforeach()
@@ -70,4 +79,11 @@ belay_ranks(reducer 3)
 belay_ranks(reducer 4)
 foreach(word scale weights less leaves)
   belay_ranks(reducer 3 CASE ${word} ARGS ${word})
+endforeach()
+
+belay_ranks(train 1)
+belay_ranks(train 2)
+belay_ranks(train 4)
+foreach(word policy many data)
+  belay_ranks(train 3 CASE ${word} ARGS ${word})
 endforeach()
