@@ -34,6 +34,8 @@ static bool make_one(belay_reducer *r, const bl_plan *plan, int64_t number, bl_b
     if (belay_tensor_is_nil(flat) || !bl_launch_run(&zero))
         return false;
     b->flat = bl_tensor_own(context, flat);
+    if (!bl_stage_init(context, &r->line, size->n_elements * belay_dtype_size(size->dtype), &b->stage))
+        return false;
     b->gradients = (bl_lease){.wait = wait, .state = r};
     b->parameters = (bl_lease){.may_read = true, .wait = wait, .state = r};
     snprintf(b->gradients.what, sizeof b->gradients.what, "%s", b->words);
@@ -69,6 +71,7 @@ static void free_buckets(belay_reducer *r, bl_bucket *bucket, int64_t n)
         if (bucket[i].work.state != BL_WORK_FAILED)      /* else the transport may still write there: it goes with its
                                                             context */
             bl_tensor_drop(r->context, bucket[i].flat);
+        bl_stage_fini(r->context, &bucket[i].stage, r->group);
     }
     bl_free(bucket);
 }
@@ -235,6 +238,7 @@ void bl_bucket_arrive(belay_reducer *r, int64_t i)
         fill_zero(r, i);
     else
         p->is_used = true;
+    bl_stage_filled(r->context, &b->stage);
     if (--b->pending == 0)
         b->state = BL_BUCKET_SEALED;
 }
@@ -272,7 +276,6 @@ void bl_bucket_launch(belay_reducer *r, bl_bucket *b)
     }
     b->work = (bl_work){.kind = BL_WORK_ALL_REDUCE,
                         .plane = BL_PLANE_DATA,
-                        .data = bl_slot_data(flat),
                         .n = b->n_elements,
                         .dtype = b->dtype,
                         .op = BELAY_GROUP_SUM,
@@ -281,16 +284,31 @@ void bl_bucket_launch(belay_reducer *r, bl_bucket *b)
                         .site = r->walk_site};
     bl_lease_begin(r->context, &b->gradients, r->walk_site);
     bl_lease_begin(r->context, &b->parameters, r->walk_site);
+    bl_stage_out(r->context, &b->stage, b->flat, &b->work); /* after a fault, which was told, zeros go */
     bl_group_post(r->group, &b->work);
+}
+
+/* What is in flight goes back to its device behind the works' ends.  This is not put before the ranks' words have gone: the
+ * host may wait for the device until then. */
+static void bring_back(belay_reducer *r)
+{
+    int64_t n = 0;
+    for (int64_t k = 0; k < r->plan.n_buckets; k++)
+        if (r->bucket[k].state == BL_BUCKET_IN_FLIGHT && ++n > 0)
+            bl_stage_back(r->context, &r->bucket[k].stage, r->bucket[k].flat); /* a fault was told */
+    if (n > 0)
+        bl_stage_join(r->context, &r->line);
 }
 
 bool bl_buckets_settle(belay_reducer *r)
 {
     bool is_whole = true;
+    bring_back(r);
     for (int64_t k = 0; k < r->plan.n_buckets; k++) {
         bl_bucket *b = &r->bucket[k];
         if (b->state != BL_BUCKET_IN_FLIGHT)
             continue;
+        bl_stage_reach(r->context, &b->work);
         is_whole = bl_group_wait(r->group, &b->work) && is_whole;
         bl_lease_end(r->context, &b->gradients);
         bl_lease_end(r->context, &b->parameters);

@@ -156,6 +156,7 @@ static bool share_all(const belay_reducer *r)
 static void reducer_fini(belay_reducer *r)
 {
     bl_buckets_free(r);
+    bl_stage_line_close(r->context, &r->line);
     bl_free(r->parameter);
     bl_free(r->sizes);
     bl_free(r->order);
@@ -180,7 +181,8 @@ static void destroy(void *object)
 /* What this rank alone cannot do, the others learn at once instead of waiting for it. */
 static bool begin(belay_reducer *r, const belay_ddp_options *options)
 {
-    if (!set_options(r, options) || !take_parameters(r) || !bl_buckets_make(r, r->order)) {
+    if (!set_options(r, options) || !take_parameters(r) || !bl_stage_line_open(r->context, r->place, &r->line) ||
+        !bl_buckets_make(r, r->order)) {
         belay_group_abort(r->group, "belay_ddp was refused");
         return false;
     }
@@ -205,6 +207,7 @@ belay_reducer *belay_ddp(belay_module *module, belay_group *group, const belay_d
     }
     *r = (belay_reducer){
         .context = context, .group = group, .module = module, .syncs = true, .place = bl_module_place(module)};
+    r->line.stream = BL_STREAM_NONE;
     if (!begin(r, options) || !bl_context_adopt(context, r, destroy)) {
         reducer_fini(r);
         bl_free(r);

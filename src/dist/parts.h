@@ -17,6 +17,7 @@
 
 #include "dist/plan.h"
 #include "dist/reducer.h"
+#include "dist/stage.h"
 #include "grad/tape.h"
 #include "optim/optim.h"
 #include "tensor/lease.h"
@@ -37,6 +38,7 @@ typedef struct bl_bucket {
     bl_lease parameters; /* of the storages of its parameters: they may be read */
     uint64_t generation; /* rounds that it went through */
     bl_work work;
+    bl_stage stage;
     char words[96]; /* "bucket 2 of 3" */
 } bl_bucket;
 
@@ -56,6 +58,7 @@ struct belay_reducer {
     belay_module *module;
     belay_ddp_options options;
     int place;
+    bl_stage_line line;
     bool syncs;
     int64_t n;
     bl_reduced *parameter;

@@ -29,7 +29,7 @@ bool bl_stage_line_open(belay_context *context, int place, bl_stage_line *line)
 
 void bl_stage_line_close(belay_context *context, bl_stage_line *line)
 {
-    if (line->stream == BL_STREAM_NONE)
+    if (line->stream == BL_STREAM_NONE || context->is_closing) /* then the device ends it */
         return;
     bl_stream *stream = &context->streams[line->stream];
     bl_device *device = context->places[line->place].device;
@@ -230,6 +230,7 @@ belay_code bl_stage_back(belay_context *context, bl_stage *stage, belay_tensor t
         return BELAY_LIFE_STALE;
     if (is_free(stage) || !stage->is_out)
         return BELAY_OK;
+    stage->is_out = false;
     int before = go_to(context, stage->line);
     belay_code code = copy_back(context, stage, slot);
     go_back(context, stage->line, before);

@@ -54,9 +54,9 @@ void bl_stage_filled(belay_context *context, bl_stage *stage);
 belay_code bl_stage_out(belay_context *context, bl_stage *stage, belay_tensor tensor, bl_work *work);
 /* Puts the copy back behind the work's end.  After it nothing but the line may touch the tensor; bl_stage_join orders
  * a stream behind it. */
-BL_MUST_USE belay_code bl_stage_back(belay_context *context, bl_stage *stage, belay_tensor tensor);
+belay_code bl_stage_back(belay_context *context, bl_stage *stage, belay_tensor tensor);
 /* What is put into the place's current stream from now on runs behind all that is in the line. */
-BL_MUST_USE belay_code bl_stage_join(belay_context *context, const bl_stage_line *line);
+belay_code bl_stage_join(belay_context *context, const bl_stage_line *line);
 
 /* The work may begin when all that was put into any stream of the place has ended: its `begin` reads words that kernels
  * write for the host, such as a window's gate. */
