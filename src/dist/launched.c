@@ -30,6 +30,19 @@ bl_launcher bl_launched_by(int *size)
     return BL_LAUNCHER_NONE;
 }
 
+/* Of Slurm's "4(x2),3" the first: that of all hosts but, where ranks do not divide, the last ones. */
+int bl_launched_here(void)
+{
+    int size, n = -1;
+    const char *tasks = getenv("SLURM_STEP_TASKS_PER_NODE");
+    bl_launcher launcher = bl_launched_by(&size);
+    if (launcher == BL_LAUNCHER_MPIRUN)
+        n = number_of("OMPI_COMM_WORLD_LOCAL_SIZE");
+    else if (launcher == BL_LAUNCHER_SRUN && tasks != NULL)
+        n = atoi(tasks);
+    return n > 1 ? n : 1;
+}
+
 belay_code bl_launched_check(bool is_wanted, bl_error *error)
 {
     int rank = number_of("RANK"), world = number_of("WORLD_SIZE");

@@ -2,13 +2,17 @@
 #include "train/job.h"
 
 #include <inttypes.h>
+#include <omp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "dist/launched.h"
 #include "file/path.h"
 #include "train/resume.h"
+#include "train/settings_agree.h"
 #include "train/trainer.h"
 
 typedef struct job {
@@ -18,6 +22,8 @@ typedef struct job {
     bl_train_watch watch;
     belay_dataset *data, *valid;
     belay_module *model;
+    belay_group *group; /* NULL: this process is alone */
+    belay_reducer *reducer;
     belay_optimizer *optimizer;
     belay_grad_scaler *scaler; /* NULL: none */
     bl_text settings_text, description;
@@ -38,19 +44,71 @@ static belay_code write_settings(job *j)
     return j->settings_text.failed ? bl_file_no_memory(j->error, "write", j->settings->out) : BELAY_OK;
 }
 
+static bool is_rank(void)
+{
+    int size;
+    return bl_launched_by(&size) != BL_LAUNCHER_NONE;
+}
+
+/* Its number, before there is a group: files of the run's folder have it in their names. */
+static int rank_number(void)
+{
+    const char *text = getenv("OMPI_COMM_WORLD_RANK");
+    text = text != NULL ? text : getenv("SLURM_PROCID");
+    return is_rank() && text != NULL ? atoi(text) : 0;
+}
+
+/* How many ranks there are is what the launcher says; a number that was given must be that. */
+static belay_code count_ranks(bl_settings *s, bl_error *error)
+{
+    int size;
+    bool is_given = s->set_by[BL_SETTING_n] >= BL_SET_BY_CONFIG;
+    if (bl_launched_by(&size) == BL_LAUNCHER_NONE)
+        return BELAY_OK;
+    if (is_given && s->n != size) {
+        bl_error_set(error, BELAY_CONF_CONFLICT, "-n %" PRId64 " in a run that was started as %d ranks", s->n, size);
+        bl_error_advise(error, "Leave -n out where mpirun or srun starts the ranks.");
+        return BELAY_CONF_CONFLICT;
+    }
+    s->n = size;
+    return BELAY_OK;
+}
+
+/* The number of ranks is this call's, whatever the run had. */
+static belay_code read_run(job *j)
+{
+    bl_settings *s = j->settings;
+    uint8_t by = s->set_by[BL_SETTING_n];
+    s->set_by[BL_SETTING_n] = BL_SET_BY_CALLER;
+    belay_code code = bl_train_resume_read(&j->resume, s, j->error);
+    s->set_by[BL_SETTING_n] = by;
+    return code;
+}
+
+/* "journal", and of another rank than 0 "journal.rank1". */
+static char *join_name(const job *j, const char *name)
+{
+    char words[64];
+    if (rank_number() == 0)
+        return bl_file_join(j->settings->out, name);
+    snprintf(words, sizeof words, "%s.rank%d", name, rank_number());
+    return bl_file_join(j->settings->out, words);
+}
+
 static belay_code prepare(job *j)
 {
     const bl_settings *s = j->settings;
     bl_settings_resolve(j->settings);
+    TRY(count_ranks(j->settings, j->error));
     if (s->out != NULL && s->resume && !s->overwrite)
-        TRY(bl_train_resume_read(&j->resume, j->settings, j->error));
+        TRY(read_run(j));
     TRY(bl_settings_check(s, j->error));
     TRY(bl_train_folder_check(s->out, s->resume, s->overwrite, j->error));
     TRY(write_settings(j));
     j->made_folder = bl_file_kind_get(s->out) == BL_FILE_ABSENT;
     TRY(bl_file_mkdir(s->out, j->error));
-    j->journal = bl_file_join(s->out, "journal");
-    j->trace = s->trace ? bl_file_join(s->out, "trace.json") : NULL;
+    j->journal = join_name(j, "journal");
+    j->trace = s->trace ? join_name(j, "trace.json") : NULL;
     bool is_whole = j->journal != NULL && (j->trace != NULL || !s->trace);
     return is_whole ? BELAY_OK : bl_file_no_memory(j->error, "write", s->out);
 }
@@ -74,14 +132,24 @@ static belay_memory_mode memory_of(const bl_settings *s)
                                                          : BELAY_MEMORY_DEFAULT;
 }
 
+/* Ranks of a host share its cores. */
+static int threads_of(const bl_settings *s)
+{
+    int here = bl_launched_here();
+    if (s->threads > 0 || here == 1)
+        return (int)s->threads;
+    return omp_get_num_procs() > here ? omp_get_num_procs() / here : 1;
+}
+
 static belay_code open_context(job *j)
 {
     const bl_settings *s = j->settings;
-    j->context = belay_open(&(belay_options){.device = s->device,
+    bool takes_turn = s->n > 1 || is_rank(); /* then the group says whose device is which */
+    j->context = belay_open(&(belay_options){.device = takes_turn ? "cpu" : s->device,
                                              .seed = (uint64_t)s->seed,
                                              .log = j->options->log,
                                              .log_state = j->options->log_state,
-                                             .threads = (int)s->threads,
+                                             .threads = threads_of(s),
                                              .index_policy = (belay_index_policy)(s->index_policy + BELAY_INDEX_RAISE),
                                              .journal = j->journal,
                                              .launch_blocking = s->launch_blocking,
@@ -95,6 +163,35 @@ static belay_code open_context(job *j)
     bl_train_watch_init(&j->watch, j->context);
     bl_train_resume_tell(&j->resume, s, j->context);
     return BELAY_OK;
+}
+
+/* ---- ranks -------------------------------------------------------------------------------------------------------- */
+
+static belay_code open_group(job *j)
+{
+    const bl_settings *s = j->settings;
+    if (s->n <= 1 && !is_rank())
+        return BELAY_OK;
+    j->group = belay_group_open(j->context, &(belay_group_options){.maker = "mpi", .timeout = s->timeout});
+    TRY(j->watch.first);
+    TRY(belay_group_bind(j->group, s->device));
+    return bl_settings_agree(s, j->group);
+}
+
+/* Gradients lie in buckets before an optimizer looks for them. */
+static belay_code make_reducer(job *j)
+{
+    if (j->group != NULL)
+        j->reducer = belay_ddp(j->model, j->group, &(belay_ddp_options){.batch = j->settings->batch});
+    return j->watch.first;
+}
+
+/* A rank that cannot go on says why; the others wait for it. */
+static belay_code give_up(job *j, belay_code code)
+{
+    if (code != BELAY_OK && j->group != NULL)
+        belay_group_abort(j->group, belay_code_why(code));
+    return code;
 }
 
 /* ---- data, model, optimizer --------------------------------------------------------------------------------------- */
@@ -151,7 +248,8 @@ static int64_t n_steps(const job *j)
 {
     const bl_settings *s = j->settings;
     int64_t n = belay_dataset_n_samples(j->data), total = 0;
-    int64_t n_batches = s->drop_last ? n / s->batch : (n + s->batch - 1) / s->batch;
+    int64_t batch = s->batch * s->n; /* fits: limits of the rows */
+    int64_t n_batches = s->drop_last ? n / batch : (n + batch - 1) / batch;
     if (!bl_checked_mul((n_batches + s->accumulate - 1) / s->accumulate, s->epochs, &total))
         total = INT64_MAX;
     return bl_max_i64(total, 1);
@@ -209,6 +307,7 @@ static belay_code train(job *j)
                                               .label_smoothing = s->label_smoothing,
                                               .autocast = autocasts[s->amp],
                                               .scaler = j->scaler,
+                                              .reducer = j->reducer,
                                               .patience = s->patience,
                                               .on_fault = policies[s->on_fault],
                                               .max_faults = s->max_faults > 0 ? s->max_faults : -1,
@@ -233,9 +332,11 @@ static belay_code run(job *j)
 {
     TRY(prepare(j));
     TRY(open_context(j));
-    TRY(open_data(j));
-    TRY(make_model(j));
-    TRY(make_optimizer(j));
+    TRY(open_group(j));
+    TRY(give_up(j, open_data(j)));
+    TRY(give_up(j, make_model(j)));
+    TRY(make_reducer(j));
+    TRY(give_up(j, make_optimizer(j)));
     return train(j);
 }
 

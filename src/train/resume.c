@@ -127,9 +127,8 @@ static belay_code fill(bl_settings *s, const bl_train_resume *r, const char *pat
 
 static void name_of(const bl_setting_row *row, char out[64])
 {
-    snprintf(out, 64, "%s", row == &bl_setting_rows[BL_SETTING_data] ? "DATA" : "--");
-    if (out[0] == '-')
-        snprintf(out, 64, "--%s", row->name);
+    bool is_data = row == &bl_setting_rows[BL_SETTING_data];
+    snprintf(out, 64, "%s%s", is_data ? "" : row->name[1] == '\0' ? "-" : "--", is_data ? "DATA" : row->name);
 }
 
 /* The values of one setting in words; false when they are the same. */
@@ -141,6 +140,36 @@ static bool differ(const bl_train_resume *r, const bl_settings *s, const bl_sett
     bl_setting_value_describe(&r->before, row, before);
     bl_setting_value_describe(s, row, now);
     return strcmp(bl_text_get(before), bl_text_get(now)) != 0;
+}
+
+/* Samples of a global batch. */
+static int64_t global_of(const bl_settings *s) { return s->batch * s->n; /* fits: limits of the rows */ }
+
+static bool is_batch(const bl_setting_row *row) { return row == &bl_setting_rows[BL_SETTING_batch]; }
+
+/* A batch that is as the run has it, for another number of ranks. */
+static void share_batch(const bl_train_resume *r, bl_settings *s)
+{
+    int64_t global = global_of(&r->before);
+    if (r->has_before && s->set_by[BL_SETTING_batch] == BL_SET_BY_RUN && global % s->n == 0)
+        s->batch = global / s->n;
+}
+
+/* The bits are those of the global batch. */
+static belay_code refuse_batch(const bl_train_resume *r, const bl_settings *s, const char *last, bl_error *error)
+{
+    int64_t before = global_of(&r->before);
+    bl_error_set(error, BELAY_FILE_MISMATCH,
+                 "'%s' was trained with batches of %" PRId64 " over all ranks, this call has %" PRId64, last, before,
+                 global_of(s));
+    bl_error_fact(error, "then -n %" PRId64 " with --batch %" PRId64 ", now -n %" PRId64 " with --batch %" PRId64,
+                  r->before.n, r->before.batch, s->n, s->batch);
+    if (before % s->n == 0)
+        bl_error_advise(error, "Give --batch %" PRId64 " to go on with this run, or begin another run in a new --out.",
+                        before / s->n);
+    else
+        bl_error_advise(error, "Give an -n that divides %" PRId64 ", or begin another run in a new --out.", before);
+    return BELAY_FILE_MISMATCH;
 }
 
 static void advise(const bl_settings *s, const bl_setting_row *row, const char *option, const char *before,
@@ -166,10 +195,13 @@ static belay_code check_same(const bl_train_resume *r, const bl_settings *s, con
 {
     bl_text before = {0}, now = {0};
     belay_code code = BELAY_OK;
+    if (s->n != r->before.n && global_of(s) != global_of(&r->before))
+        return refuse_batch(r, s, last, error);
     for (int i = 0; i < BL_N_SETTINGS; i++) {
         const bl_setting_row *row = &bl_setting_rows[i];
         char option[64];
-        if (row->on_resume != BL_RESUME_SAME || !differ(r, s, row, &before, &now))
+        bool is_shared = is_batch(row) && s->n != r->before.n; /* otherwise, and as many together */
+        if (row->on_resume != BL_RESUME_SAME || is_shared || !differ(r, s, row, &before, &now))
             continue;
         name_of(row, option);
         if (code == BELAY_OK) {
@@ -224,6 +256,7 @@ static belay_code read_folder(bl_train_resume *r, bl_settings *s, const char *ru
     if (!r->has_before)
         return BELAY_OK;
     bl_settings_resolve(&r->before);
+    share_batch(r, s);
     TRY(check_same(r, s, last, error));
     return check_skipped(r, s, &at, error);
 }
