@@ -178,12 +178,14 @@ void bl_roll_deadline(const bl_roll *roll, const bl_work *work, const char *what
 
 /* ---- what a peer says ------------------------------------------------------------------------------------------------ */
 
+bool bl_beat_is_found_by_all(belay_code code) { return code == BELAY_COMM_MISMATCH || code == BELAY_PLACE_SHARED; }
+
 /* A rank that met something of its own is the culprit; one that only tells of others is not. */
 void bl_roll_adopt(const bl_roll *roll, int peer, bl_failure *failure)
 {
     const bl_beat *b = &roll->peer[peer].last;
     belay_code code = (belay_code)b->code;
-    bool is_about_others = code == BELAY_COMM_DEADLINE || code == BELAY_COMM_MISMATCH || code == BELAY_COMM_PEER;
+    bool is_about_others = code == BELAY_COMM_DEADLINE || code == BELAY_COMM_PEER || bl_beat_is_found_by_all(code);
     bl_failure_begin(failure, is_about_others ? code : BELAY_COMM_PEER);
     if (is_about_others)
         take_culprits(roll, b, failure);

@@ -43,42 +43,33 @@ static bool is_global(const bl_word *word, int rank)
     return word->scale != 0 && word->value == rank && rank != local_rank && word->value >= local_size;
 }
 
-static belay_code refuse_binding(belay_group *group, const char *advice, const char *what)
+static void tell_table(const bl_word *all, int size, bl_report_fault *fault)
 {
-    bl_report_fault fault;
-    bl_report_fault_init(&fault, BELAY_PLACE_SHARED);
-    snprintf(fault.what, sizeof fault.what, "%s", what);
-    for (int r = 0; r < group->place.size; r++)
-        bl_report_fault_fact(&fault, "rank %d: %.*s, local rank %d on %.*s", r, NAME_SIZE - 1, group->all[r].more,
-                             (int)(group->all[r].hash >> 32), HOST_SIZE - 1, host_of(&group->all[r]));
-    snprintf(fault.advice, sizeof fault.advice, "%s", advice);
-    bl_group_break(group, &fault, NULL, 0);
-    bl_group_look(group);
-    return group->broken;
+    for (int r = 0; r < size; r++)
+        bl_report_fault_fact(fault, "rank %d: %.*s, local rank %d on %.*s", r, NAME_SIZE - 1, all[r].more,
+                             (int)(all[r].hash >> 32), HOST_SIZE - 1, host_of(&all[r]));
 }
 
-static belay_code check_all(belay_group *group)
+belay_code bl_bind_check(const bl_word *all, int size, bl_report_fault *fault)
 {
-    char what[256];
-    for (int r = 0; r < group->place.size; r++)
-        if (is_global(&group->all[r], r)) {
-            snprintf(what, sizeof what,
-                     "rank %d took device %.*s: that is its rank among all, where the local rank was meant", r,
-                     NAME_SIZE - 1, group->all[r].more);
-            return refuse_binding(group,
-                                  "Give belay_group_bind the kind of device alone: each rank then takes that of "
-                                  "its local rank.",
-                                  what);
-        }
-    for (int r = 0; r < group->place.size; r++) {
-        int other = shared_with(group->all, r);
-        if (other >= 0) {
-            snprintf(what, sizeof what, "ranks %d and %d are both on device %.*s of %.*s", other, r, NAME_SIZE - 1,
-                     group->all[r].more, HOST_SIZE - 1, host_of(&group->all[r]));
-            return refuse_binding(group, "", what);
-        }
+    bl_report_fault_init(fault, BELAY_PLACE_SHARED);
+    for (int r = 0; r < size && fault->what[0] == '\0'; r++) {
+        if (!is_global(&all[r], r))
+            continue;
+        snprintf(fault->what, sizeof fault->what,
+                 "rank %d took device %.*s: that is its rank among all, where the local rank was meant", r,
+                 NAME_SIZE - 1, all[r].more);
+        snprintf(fault->advice, sizeof fault->advice,
+                 "Give belay_group_bind the kind of device alone: each rank then takes that of its local rank.");
     }
-    return BELAY_OK;
+    for (int r = 0; r < size && fault->what[0] == '\0'; r++)
+        if (shared_with(all, r) >= 0)
+            snprintf(fault->what, sizeof fault->what, "ranks %d and %d are both on device %.*s of %.*s",
+                     shared_with(all, r), r, NAME_SIZE - 1, all[r].more, HOST_SIZE - 1, host_of(&all[r]));
+    if (fault->what[0] == '\0')
+        return BELAY_OK;
+    tell_table(all, size, fault);
+    return BELAY_PLACE_SHARED;
 }
 
 static belay_code open_device(belay_group *group, const char *device, int *place, char name[NAME_SIZE])
@@ -89,18 +80,15 @@ static belay_code open_device(belay_group *group, const char *device, int *place
                           : bl_context_raise(group->context, BELAY_CONF_VALUE, "%.64s is no device", device);
 }
 
-static bl_word word_of(belay_group *group, const char *device, const char *name)
+void bl_bind_say(const bl_transport_place *p, const char *device, const char *name, bl_word *word)
 {
-    bl_word word = bl_group_word(group, BL_CALL_BIND);
     const char *colon = strchr(name, ':');
-    const bl_transport_place *p = &group->place;
-    word.value = colon != NULL ? strtol(colon + 1, NULL, 10) : -1;
-    word.n_batch = p->leader;
-    word.hash = (uint64_t)p->local_rank << 32 | (uint32_t)p->local_size;
-    word.scale = is_explicit(device);
-    snprintf(word.more, NAME_SIZE, "%s", name);
-    snprintf(word.more + NAME_SIZE, HOST_SIZE, "%.*s", HOST_SIZE - 1, p->host);
-    return word;
+    word->value = colon != NULL ? strtol(colon + 1, NULL, 10) : -1;
+    word->n_batch = p->leader;
+    word->hash = (uint64_t)p->local_rank << 32 | (uint32_t)p->local_size;
+    word->scale = is_explicit(device);
+    snprintf(word->more, NAME_SIZE, "%s", name);
+    snprintf(word->more + NAME_SIZE, HOST_SIZE, "%.*s", HOST_SIZE - 1, p->host);
 }
 
 static belay_code bind(belay_group *group, const char *device)
@@ -115,9 +103,15 @@ static belay_code bind(belay_group *group, const char *device)
         belay_code met = bl_group_exchange(group, &word);
         return met != BELAY_OK ? met : code;
     }
-    bl_word word = word_of(group, device, name);
+    bl_word word = bl_group_word(group, BL_CALL_BIND);
+    bl_bind_say(&group->place, device, name, &word);
     TRY(bl_group_exchange(group, &word));
-    TRY(check_all(group));
+    bl_report_fault fault;
+    if (bl_bind_check(group->all, group->place.size, &fault) != BELAY_OK) {
+        bl_group_break(group, &fault, NULL, 0);
+        bl_group_look(group);
+        return group->broken;
+    }
     bl_place_go(group->context, place);
     group->is_bound = true;
     return BELAY_OK;

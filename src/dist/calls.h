@@ -12,6 +12,11 @@ belay_code bl_group_code(const belay_group *group);
 /* The others hear it. */
 void bl_group_give_up(belay_group *group, const char *why);
 
+/* What a rank at that place says when it takes the device `name`, asked for as `device`; and whether what all say can
+ * work: place.shared with the table. */
+void bl_bind_say(const bl_transport_place *place, const char *device, const char *name, bl_word *word);
+belay_code bl_bind_check(const bl_word *all, int size, bl_report_fault *fault);
+
 /* The end of a context: the ranks close together while faults still count. */
 void bl_groups_end(belay_context *context);
 void bl_group_destroy(void *group);

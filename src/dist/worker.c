@@ -214,7 +214,7 @@ static void adopt(bl_group_worker *w, int peer, int64_t now)
     bl_worker_fail(w, &failure);
 }
 
-/* Where ranks differ each finds out by itself, with the words of both sides; only one that cannot takes a peer's. */
+/* What all find out at the same exchange each finds by itself, with all words; only one that cannot takes a peer's. */
 static void hear(bl_group_worker *w, int r, int64_t now)
 {
     bl_peer *p = &w->peer[r];
@@ -226,7 +226,7 @@ static void hear(bl_group_worker *w, int r, int64_t now)
     unlock(w);
     if (p->last.code == BELAY_OK || bl_worker_has_failed(w, NULL))
         return;
-    if (p->last.code != BELAY_COMM_MISMATCH) {
+    if (!bl_beat_is_found_by_all((belay_code)p->last.code)) {
         adopt(w, r, now);
     } else if (w->told_by < 0) {
         w->told_by = r;

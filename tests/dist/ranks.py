@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,9 @@ def read(path):
 
 
 def steady(text):
+    text = re.sub(r"\bon " + re.escape(socket.gethostname()) + r"\b", "on HOST", text)
+    text = re.sub(r"\bof " + re.escape(socket.gethostname()) + r"\b", "of HOST", text)
+    text = re.sub(r"\bOpen MPI v[\d.]+", "Open MPI vN", text)
     return re.sub(r"\b\d+\.\d s\b", "T s", text)
 
 
@@ -61,13 +65,14 @@ def environment(options, folder):
         "OMPI_MCA_orte_enable_recovery": "1",
         "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
         "OMP_NUM_THREADS": "1",
+        "BELAY_SIM_DEVICES": "8",
     }
     for name, value in defaults.items():
         env.setdefault(name, value)
     for name in [name for name, value in env.items() if value == "UNSET"]:
         del env[name]
     env["BELAY_RANKS"] = folder
-    env["BELAY_PLUGINS"] = options.plugins
+    env["BELAY_PLUGINS"] = env.get("BELAY_RANKS_PLUGINS", options.plugins)
     env.setdefault("BELAY_STATUS", folder)
     return env
 

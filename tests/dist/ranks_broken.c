@@ -158,6 +158,11 @@ static void a_rank_that_gives_up_is_heard_at_once(void **state)
     }
     assert_int_equal(reduce(BELAY_GROUP_SUM), BELAY_COMM_PEER);
     end(BELAY_COMM_PEER);
+    r.context = told_open();
+    belay_site_push(r.context, "again");
+    assert_true(belay_group_is_nil(belay_group_open(r.context, NULL)));
+    show();
+    assert_int_equal(belay_close(r.context), 4);
 }
 
 static void a_rank_with_a_fatal_fault_gives_up_when_it_closes(void **state)

@@ -220,6 +220,20 @@ static void a_closed_group_is_stale(void **state)
     assert_int_equal(belay_close(context), 3);
 }
 
+static void a_group_is_closed_after_what_goes_over_it(void **state)
+{
+    (void)state;
+    belay_group *group = open_bound();
+    group->n_reducers = 2;
+    belay_group_close(group);
+    expect_advice(BELAY_CONF_ORDER, "a group was closed under 2 reducers", "",
+                  "Free the reducers first, by belay_reducer_free.");
+    group->n_reducers = 0;
+    belay_group_close(group);
+    assert_true(belay_group_is_nil(group));
+    assert_int_equal(belay_close(context), 3);
+}
+
 static void tensors_that_cannot_be_moved_are_refused_and_the_group_goes_on(void **state)
 {
     (void)state;
@@ -463,6 +477,7 @@ int main(void)
         cmocka_unit_test(a_device_that_is_none_binds_nothing),
         cmocka_unit_test(a_software_device_is_that_of_the_local_rank),
         cmocka_unit_test(a_closed_group_is_stale),
+        cmocka_unit_test(a_group_is_closed_after_what_goes_over_it),
         cmocka_unit_test(tensors_that_cannot_be_moved_are_refused_and_the_group_goes_on),
         cmocka_unit_test(a_tensor_of_another_context_is_foreign),
         cmocka_unit_test(after_giving_up_the_group_is_broken_in_silence),
