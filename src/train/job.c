@@ -161,7 +161,8 @@ static belay_code open_context(job *j)
         return j->context->open_code;
     belay_site_push(j->context, ""); /* no line of this file says anything to whoever gave the settings */
     bl_train_watch_init(&j->watch, j->context);
-    bl_train_resume_tell(&j->resume, s, j->context);
+    if (rank_number() == 0)
+        bl_train_resume_tell(&j->resume, s, j->context);
     return BELAY_OK;
 }
 

@@ -328,6 +328,160 @@ static void ranks_with_other_data_are_named(void **state)
     end_trial(&t);
 }
 
+/* ---- folders -------------------------------------------------------------------------------------------------------- */
+
+/* One that all ranks see. */
+static const char *folder(const char *name)
+{
+    static char path[2][512];
+    static int n;
+    const char *shared = getenv("BELAY_RANKS");
+    assert_non_null(shared);
+    n = 1 - n;
+    snprintf(path[n], sizeof path[n], "%s/%s", shared, name);
+    return path[n];
+}
+
+static void compare_files(const char *name)
+{
+    int64_t n, n_too;
+    char *a = read_file_in(folder("undisturbed"), name, &n), *b = read_file_in(folder("disturbed"), name, &n_too);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_int_equal(n, n_too);
+    assert_memory_equal(a, b, (size_t)n);
+    free(a);
+    free(b);
+}
+
+/* Stopped after its second step, by one rank's wish. */
+static void run_stopped(trial *t)
+{
+    static sig_atomic_t stop;
+    stop = 0;
+    t->options.stop = &stop;
+    t->samples.stop = rank_here() == 0 ? &stop : NULL;
+    t->samples.stop_at = 6 * (int)t->options.batch;
+    run_trial(t);
+    assert_int_equal(t->result.status, 128 + SIGTERM);
+    assert_int_equal(t->result.n_steps, 2);
+    t->options.stop = NULL;
+    t->samples.stop = NULL;
+    end_trial(t);
+}
+
+static void a_run_that_was_stopped_goes_on_to_the_same_bits(void **state)
+{
+    (void)state;
+    trial whole = over_ranks(), part = over_ranks();
+    part.samples.plant = whole.samples.plant =
+        (plant){.sample = sample_of(1, n_ranks() - 1), .column = 2, .value = VOCABULARY};
+    whole.options.out = folder("undisturbed");
+    run_trial(&whole);
+    part.options.out = folder("disturbed");
+    run_stopped(&part);
+    part.options.resume = true;
+    run_trial(&part);
+    assert_int_equal(part.code, BELAY_OK);
+    assert_same_weights(&part, &whole);
+    assert_int_equal(part.result.n_faults, 2);
+    compare_over_ranks(&part); /* all are here: the files are whole */
+    compare_files("best.safetensors");
+    if (rank_here() == 0)
+        compare_files("last.safetensors");
+    assert_true(is_there(folder("disturbed"), "faults.jsonl"));
+    assert_int_equal(is_there(folder("disturbed"), "faults.rank1.jsonl"), n_ranks() > 1);
+    end_trial(&whole);
+    end_trial(&part);
+}
+
+/* Rank 0 tells in its file what another rank lost. */
+static void faults_of_other_ranks_have_a_line(void **state)
+{
+    (void)state;
+    trial t = over_ranks();
+    int rank = n_ranks() - 1;
+    t.samples.plant = (plant){.sample = sample_of(4, rank), .column = 2, .value = VOCABULARY};
+    t.options.epochs = 1;
+    t.options.out = folder("told");
+    t.options.overwrite = true;
+    run_trial(&t);
+    compare_over_ranks(&t);
+    char *lines = read_file_in(folder("told"), "faults.jsonl", NULL);
+    assert_non_null(lines);
+    if (n_ranks() > 1) {
+        char text[128];
+        snprintf(text, sizeof text, "\"what\":\"a micro-batch faulted on rank %d\"", rank);
+        assert_non_null(strstr(lines, text));
+        assert_non_null(strstr(lines, "\"code\":\"index.range\""));
+        assert_non_null(strstr(lines, "\"policy\":\"skipped\""));
+    }
+    free(lines);
+    end_trial(&t);
+}
+
+/* One rank, alone, goes on with what several trained, and ends where one would have ended. */
+static void one_rank_goes_on_with_what_several_trained(void **state)
+{
+    (void)state;
+    curve alone;
+    trial first = over_ranks(), rest = new_trial(), one = new_trial();
+    first.options.epochs = 1;
+    first.options.out = rest.options.out = folder("handed");
+    first.options.overwrite = true;
+    run_trial(&first);
+    compare_over_ranks(&first);
+    if (rank_here() == 0) {
+        rest.options.resume = true;
+        rest.options.out = folder("handed");
+        run_trial(&rest);
+        run_noting(&one, &alone);
+        assert_int_equal(rest.code, BELAY_OK);
+        assert_true(fabs(rest.result.train_loss - one.result.train_loss) <= 1e-5 + 1e-4 * one.result.train_loss);
+        assert_true(fabs(rest.result.last_loss - one.result.last_loss) <= 1e-5 + 1e-4 * one.result.last_loss);
+        end_trial(&rest);
+        end_trial(&one);
+    }
+    compare_over_ranks(&first);
+    end_trial(&first);
+}
+
+/* A rank is killed in the third window.  The lowest of the others saves, and what it saves is what an undisturbed run had
+ * there, byte for byte. */
+static void die(int victim)
+{
+    static told heard;
+    trial stopped = over_ranks(), t = over_ranks();
+    stopped.options.out = folder("undisturbed");
+    run_stopped(&stopped);
+    memset(&heard, 0, sizeof heard);
+    t.told = &heard;
+    t.timeout = 2;
+    t.options.out = folder("disturbed");
+    t.samples.end_at = rank_here() == victim ? 7 * (int)t.options.batch + 1 : 0;
+    run_trial(&t);
+    assert_int_equal(t.code, BELAY_COMM_DEADLINE);
+    assert_int_equal(t.result.status, 5);
+    assert_int_equal(t.closed, 5);
+    assert_int_equal(t.result.n_steps, 2);
+    assert_int_equal(heard.n, 1);
+    if (rank_here() == (victim == 0))
+        compare_files("last.safetensors");
+    end_trial(&t);
+}
+
+static void the_lowest_survivor_saves_what_rank_0_had_not(void **state)
+{
+    (void)state;
+    die(0);
+}
+
+static void rank_0_saves_when_another_dies(void **state)
+{
+    (void)state;
+    die(n_ranks() - 1);
+}
+
 /* A group that is broken is the process's last: such a test has a process of its own. */
 int main(int argc, char **argv)
 {
@@ -340,10 +494,15 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_overflow_on_one_rank_drops_the_window_of_all),
         cmocka_unit_test(weights_are_the_same_on_all_ranks),
         cmocka_unit_test(stop_ends_all_ranks_at_the_same_window),
+        cmocka_unit_test(a_run_that_was_stopped_goes_on_to_the_same_bits),
+        cmocka_unit_test(faults_of_other_ranks_have_a_line),
+        cmocka_unit_test(one_rank_goes_on_with_what_several_trained),
     };
     const struct CMUnitTest policy[] = {cmocka_unit_test(on_fault_stop_ends_all_ranks)};
     const struct CMUnitTest many[] = {cmocka_unit_test(too_many_faults_end_all_ranks)};
     const struct CMUnitTest data[] = {cmocka_unit_test(ranks_with_other_data_are_named)};
+    const struct CMUnitTest first[] = {cmocka_unit_test(the_lowest_survivor_saves_what_rank_0_had_not)};
+    const struct CMUnitTest last[] = {cmocka_unit_test(rank_0_saves_when_another_dies)};
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "policy") == 0)
         return cmocka_run_group_tests(policy, NULL, NULL);
@@ -351,5 +510,9 @@ int main(int argc, char **argv)
         return cmocka_run_group_tests(many, NULL, NULL);
     if (strcmp(word, "data") == 0)
         return cmocka_run_group_tests(data, NULL, NULL);
+    if (strcmp(word, "first") == 0)
+        return cmocka_run_group_tests(first, NULL, NULL);
+    if (strcmp(word, "last") == 0)
+        return cmocka_run_group_tests(last, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,14 +44,18 @@ typedef struct samples {
     plant plant;
     sig_atomic_t *stop; /* set at get number stop_at, counted from 1 */
     int stop_at, n_gets;
+    int end_at; /* SIGKILL at that get; 0: never */
 } samples;
 
 /* Ids are random; the label is a function of the first id, so that there is something to learn. */
 static inline belay_code get_sample(void *state, int64_t index, belay_sample *sample)
 {
     samples *s = state;
-    if (s->stop != NULL && ++s->n_gets == s->stop_at)
+    s->n_gets++;
+    if (s->stop != NULL && s->n_gets == s->stop_at)
         *s->stop = SIGTERM;
+    if (s->end_at > 0 && s->n_gets == s->end_at)
+        raise(SIGKILL);
     bl_rng_key key = {.seed = s->seed, .epoch = 1};
     for (int64_t i = 0; i < SEQ; i++)
         sample->room[i] = (int64_t)bl_rng_below(&key, (uint64_t)(index * SEQ + i), VOCABULARY);
