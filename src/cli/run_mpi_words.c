@@ -86,41 +86,39 @@ static void add_headline(bl_text *text, const bl_run *run)
     add_why(text, r);
 }
 
-/* One line for all that ended alike. */
-static void add_secondary(bl_text *text, const bl_rank_end *r)
+static void add_other(bl_text *text, const bl_rank_end *r)
 {
     bl_text_add(text, r->part == BL_PART_FINE ? "" : r->part == BL_PART_SECONDARY ? "secondary: " : "also: ");
     add_end(text, r);
     add_why(text, r);
 }
 
-static void say_group(const bl_ends *ends, int from, const char *line, bool *is_said)
+/* Whether one line will do for both: the words of their reasons may differ, in seconds and the like. */
+static bool are_alike(const bl_rank_end *a, const bl_rank_end *b)
 {
-    bl_text list = {0}, other = {0};
-    int count = 0;
-    for (int i = from; i < ends->n; i++) {
-        bl_text_clear(&other);
-        add_secondary(&other, &ends->rank[i]);
-        if (i == ends->first || is_said[i] || strcmp(bl_text_get(&other), line) != 0)
-            continue;
-        is_said[i] = true;
-        bl_text_format(&list, "%s%d", count++ > 0 ? ", " : "", i);
-    }
-    bl_run_say("    rank%s %s: %s\n", count > 1 ? "s" : "", bl_text_get(&list), line);
-    bl_text_fini(&list);
-    bl_text_fini(&other);
+    return a->part == b->part && a->is_up == b->is_up && a->has_ended == b->has_ended && a->status == b->status &&
+           a->signal == b->signal && a->asked == b->asked && a->held == b->held && a->state == b->state &&
+           strcmp(a->code, b->code) == 0 &&
+           (a->n_culprits > 0 ? a->culprit[0] : -1) == (b->n_culprits > 0 ? b->culprit[0] : -1);
 }
 
 static void say_others(const bl_ends *ends)
 {
-    static bool is_said[BL_SUPERVISE_RANKS];
-    memset(is_said, 0, sizeof is_said);
     for (int i = 0; i < ends->n; i++) {
-        bl_text line = {0};
-        if (i == ends->first || is_said[i])
-            continue;
-        add_secondary(&line, &ends->rank[i]);
-        say_group(ends, i, bl_text_get(&line), is_said);
+        const bl_rank_end *r = &ends->rank[i];
+        bl_text list = {0}, line = {0};
+        bool earlier = i == ends->first;
+        int count = 0;
+        for (int k = 0; k < i && !earlier; k++)
+            earlier = k != ends->first && are_alike(&ends->rank[k], r);
+        for (int k = i; k < ends->n && !earlier; k++)
+            if (k != ends->first && are_alike(&ends->rank[k], r))
+                bl_text_format(&list, "%s%d", count++ > 0 ? ", " : "", k);
+        if (count > 0) {
+            add_other(&line, r);
+            bl_run_say("    rank%s %s: %s\n", count > 1 ? "s" : "", bl_text_get(&list), bl_text_get(&line));
+        }
+        bl_text_fini(&list);
         bl_text_fini(&line);
     }
 }

@@ -26,7 +26,8 @@ typedef struct rank {
     int number;
     char host[64];
     int n_looks;
-    int64_t failed_at; /* when the mark was seen, 0: not yet */
+    int64_t stopped_at; /* since when it has been stopped, 0: it runs */
+    int64_t failed_at;  /* when the mark was seen, 0: not yet */
     bool stopped, ended;
 } rank;
 
@@ -68,9 +69,11 @@ static void say(const rank *r, const char *what, const char *signal)
 
 static void tell(void *state, const bl_supervise *s, const bl_supervise_event *event)
 {
-    const rank *r = state;
+    rank *r = state;
     char signal[24];
     (void)s;
+    if (event->kind == BL_EVENT_STOPPED || event->kind == BL_EVENT_CONTINUED)
+        r->stopped_at = event->kind == BL_EVENT_STOPPED ? bl_clock_now() : 0;
     if (event->kind == BL_EVENT_FAILED)
         bl_ends_mark(r->folder, BL_MARK_FAILED);
     else if (event->kind == BL_EVENT_STOPPED)
@@ -90,6 +93,9 @@ static void look(void *state, bl_supervise *s)
         bl_supervise_stop(s, SIGTERM);
     }
     if (r->failed_at == 0 && r->n_looks++ % LOOKS_TO_A_STATUS == 0 && bl_ends_has_failed(r->folder, r->number))
+        bl_ends_mark(r->folder, BL_MARK_FAILED);
+    if (r->stopped_at != 0 &&
+        now - r->stopped_at > (int64_t)(r->options->timeout * 1e9)) /* the others need not find out */
         bl_ends_mark(r->folder, BL_MARK_FAILED);
     if (r->failed_at == 0 && bl_ends_is_marked(r->folder, BL_MARK_FAILED))
         r->failed_at = now;

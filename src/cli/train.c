@@ -105,26 +105,10 @@ static void run_here(bl_cli *cli, bl_settings *settings, belay_train_result *res
     }
 }
 
-/* The value of a setting that only some builds have, NULL where it is not there. */
-static const void *find(const bl_settings *settings, const char *name)
-{
-    for (int i = 0; i < BL_N_SETTINGS; i++)
-        if (strcmp(bl_setting_rows[i].name, name) == 0)
-            return (const char *)settings + bl_setting_rows[i].offset;
-    return NULL;
-}
-
 /* Whether this process only starts the ranks. */
-static bool starts_ranks(const bl_settings *settings, bl_cli_train_start *start)
+static bool starts_ranks(const bl_settings *settings)
 {
-    const int64_t *n = find(settings, "n");
-    const double *timeout = find(settings, "timeout");
-    char *const *hostfile = find(settings, "hostfile");
-    *start = (bl_cli_train_start){.n = n != NULL ? *n : 0,
-                                  .timeout = timeout != NULL ? *timeout : 60,
-                                  .hostfile = hostfile != NULL ? *hostfile : NULL,
-                                  .out = settings->out};
-    return start->n > 1 && start->out != NULL && bl_run_rank_number() < 0;
+    return settings->n > 1 && settings->out != NULL && bl_run_rank_number() < 0;
 }
 
 static int run_train(bl_cli *cli)
@@ -132,10 +116,9 @@ static int run_train(bl_cli *cli)
     bl_settings *settings = cli->options;
     bl_error error = {0};
     belay_train_result result = {0};
-    bl_cli_train_start start;
     int status;
-    if (collect(cli, settings, &error) == BELAY_OK && starts_ranks(settings, &start)) {
-        status = bl_cli_train_ranks(cli, &start);
+    if (collect(cli, settings, &error) == BELAY_OK && starts_ranks(settings)) {
+        status = bl_cli_train_ranks(cli, settings);
     } else {
         if (error.code == BELAY_OK)
             run_here(cli, settings, &result, &error);

@@ -5,14 +5,7 @@
 
 #include "cli/cli.h"
 
-typedef struct bl_cli_train_start {
-    int64_t n;
-    double timeout;
-    char *hostfile;  /* NULL: this host */
-    const char *out; /* the run's folder */
-} bl_cli_train_start;
-
 /* Starts the command again in each rank; the exit status. */
-int bl_cli_train_ranks(bl_cli *cli, const bl_cli_train_start *start);
+int bl_cli_train_ranks(bl_cli *cli, const bl_settings *settings);
 
 #endif

@@ -37,25 +37,25 @@ static char **words_of(const bl_cli *cli, char *self, char *command)
     return words;
 }
 
-int bl_cli_train_ranks(bl_cli *cli, const bl_cli_train_start *start)
+int bl_cli_train_ranks(bl_cli *cli, const bl_settings *settings)
 {
     char self[PATH_MAX], command[] = "train";
     bl_error error = {0};
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n > 0 ? n : 0] = '\0';
-    bl_run_options options = {.n = start->n,
+    bl_run_options options = {.n = settings->n,
                               .mpi = true,
                               .plain = true,
-                              .hostfile = start->hostfile,
-                              .timeout = start->timeout,
+                              .hostfile = settings->hostfile,
+                              .timeout = settings->timeout,
                               .grace = 10,
                               .log_limit = 256,
-                              .out = name_folder(start->out)};
+                              .out = name_folder(settings->out)};
     char **words = words_of(cli, self, command);
     if (options.out == NULL || words == NULL || n <= 0) {
         bl_free(options.out);
         bl_free(words);
-        bl_error_set(&error, BELAY_MEM_EXHAUSTED, "no memory to start %lld ranks", (long long)start->n);
+        bl_error_set(&error, BELAY_MEM_EXHAUSTED, "no memory to start %lld ranks", (long long)settings->n);
         return bl_cli_fail(cli, &error);
     }
     json_decref(cli->document); /* the document is rank 0's */
