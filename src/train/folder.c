@@ -262,6 +262,12 @@ static belay_code save_best(bl_trainer *t)
     return code;
 }
 
+/* The weights are those of the best epoch. */
+static bool is_new_best(const bl_train_state *s)
+{
+    return s->best_epoch >= 0 && s->position == 0 && s->best_epoch + 1 == s->epoch;
+}
+
 /* Files that grow belong to rank 0; whoever saves in its place keeps what is there of them. */
 static void take_sizes(bl_trainer *t)
 {
@@ -277,8 +283,11 @@ belay_code bl_train_folder_save_last(bl_trainer *t)
     bl_checkpoint list = {0};
     if (!t->folder.is_open)
         return BELAY_OK;
-    if (!bl_train_writes(t))
+    if (!bl_train_writes(t)) {
         take_sizes(t);
+        if (is_new_best(&t->state)) /* rank 0 may have ended before it came to that */
+            TRY(save_best(t));
+    }
     belay_code code = list_all(&list, t, &t->error);
     if (code == BELAY_OK)
         code = list_state(&list, &t->state, &t->error);
@@ -408,7 +417,7 @@ static belay_code mend_best(bl_trainer *t)
     bl_train_state *s = &t->state;
     if (s->best_epoch < 0 || bl_file_kind_get(t->folder.best) != BL_FILE_ABSENT)
         return BELAY_OK;
-    if (s->position == 0 && s->best_epoch + 1 == s->epoch)
+    if (is_new_best(s))
         return save_best(t);
     bl_context_raise(t->context, BELAY_RUN_CHANGED,
                      "'%s' of epoch %" PRId64

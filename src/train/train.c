@@ -234,15 +234,14 @@ static belay_code validate(bl_trainer *t, belay_evaluation *out)
                           .stop = t->ranks.group == NULL ? t->options.stop : NULL,
                           .faulted = note_batch,
                           .state = t};
-    bl_phase was = t->ranks.group != NULL ? bl_group_phase(t->ranks.group, BL_PHASE_EVALUATE) : BL_PHASE_OUTSIDE;
+    bl_phase was = bl_train_ranks_phase(t, BL_PHASE_EVALUATE);
     TRY(bl_train_evaluate(&pass, out));
     bl_context_commit(t->context);
     TRY(bl_train_record(t, "noted"));
     TRY(t->error.code);
     TRY(bl_train_ranks_sum(t, &pass.figures, &out->n_faulted_batches));
     bl_train_figures_tell(&pass.figures, out);
-    if (t->ranks.group != NULL)
-        bl_group_phase(t->ranks.group, was);
+    bl_train_ranks_phase(t, was);
     return BELAY_OK;
 }
 
@@ -302,8 +301,10 @@ static belay_code end_epoch(bl_trainer *t, const belay_evaluation *e)
     progress.is_best = is_better(e->accuracy, e->loss, &t->state);
     bl_report_metrics row = row_of(t, &progress);
     advance(t, e, &progress);
+    bl_phase was = bl_train_ranks_phase(t, BL_PHASE_SAVE);
     TRY(bl_train_folder_epoch(t, &row, progress.is_best));
-    t->is_saved = true;
+    t->is_saved = bl_train_writes(t);
+    bl_train_ranks_phase(t, was);
     tell(t, &progress);
     return BELAY_OK;
 }
@@ -367,16 +368,8 @@ static belay_train_result result_of(const bl_trainer *t, belay_code code)
         .seconds = seconds_of(bl_clock_now() - t->began)};
 }
 
-/* Whatever ended the run, what was trained is kept, unless the files themselves are what failed.  Over several ranks one
- * of them keeps it: a window that was not applied everywhere was applied nowhere. */
-static belay_code end_run(bl_trainer *t, belay_code code)
+static belay_code save(bl_trainer *t, belay_code code)
 {
-    bool may_write = belay_code_status(code) != 4 || code == BELAY_MEM_EXHAUSTED || code == BELAY_COMM_FAILED;
-    if (code != BELAY_OK)
-        bl_train_ranks_give_up(t, code);
-    if (!t->folder.is_open || !may_write || belay_code_severity(code) == BELAY_SEVERITY_BUG ||
-        !bl_train_ranks_saves(t, code))
-        return code;
     bl_error first = t->error;
     belay_code saved = t->is_saved ? BELAY_OK : bl_train_folder_save_last(t);
     belay_train_result result = result_of(t, code != BELAY_OK ? code : saved);
@@ -386,6 +379,27 @@ static belay_code end_run(bl_trainer *t, belay_code code)
         return code;
     }
     return saved != BELAY_OK ? saved : reported;
+}
+
+/* Whatever ended the run, what was trained is kept, unless the files themselves are what failed.  Over several ranks one
+ * of them keeps it: a window that was not applied everywhere was applied nowhere. */
+static belay_code end_run(bl_trainer *t, belay_code code)
+{
+    bl_train_ranks_phase(t, BL_PHASE_SAVE);
+    if (code != BELAY_OK)
+        bl_train_ranks_give_up(t, code);
+    if (code == BELAY_OK && !bl_train_writes(t)) { /* rank 0 saves meanwhile */
+        code = bl_train_ranks_meet(t, BELAY_OK);
+        if (code == BELAY_OK)
+            return BELAY_OK;
+    }
+    bool may_write = belay_code_status(code) != 4 || code == BELAY_MEM_EXHAUSTED || code == BELAY_COMM_FAILED;
+    if (!t->folder.is_open || !may_write || belay_code_severity(code) == BELAY_SEVERITY_BUG)
+        return code == BELAY_OK ? bl_train_ranks_meet(t, code) : code;
+    if (!bl_train_ranks_saves(t, code))
+        return code;
+    belay_code saved = save(t, code);
+    return code == BELAY_OK ? bl_train_ranks_meet(t, saved) : saved;
 }
 
 static belay_code run(bl_trainer *t, const belay_train_options *options)

@@ -145,6 +145,11 @@ void bl_train_ranks_fini(bl_trainer *t);
 /* Whether this rank writes the run's folder. */
 static inline bool bl_train_writes(const bl_trainer *t) { return t->ranks.rank == 0; }
 
+/* What the others are told that this one is at; returns what it was. */
+static inline bl_phase bl_train_ranks_phase(const bl_trainer *t, bl_phase phase)
+{
+    return t->ranks.group != NULL ? bl_group_phase(t->ranks.group, phase) : BL_PHASE_OUTSIDE;
+}
 /* All ranks are here, each with how something ended on it: `code`, else comm.peer where it failed on another. */
 BL_MUST_USE belay_code bl_train_ranks_meet(bl_trainer *t, belay_code code);
 /* Bytes of rank 0 on all. */

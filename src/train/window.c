@@ -14,12 +14,6 @@
 #include "base/clock.h"
 #include "train/trainer.h"
 
-static void enter_phase(const bl_trainer *t, bl_phase phase)
-{
-    if (t->ranks.group != NULL)
-        bl_group_phase(t->ranks.group, phase);
-}
-
 /* The mean over ranks of what this gives is the mean over the global batch, when its parts are not of one size. */
 static belay_tensor weigh(const bl_trainer *t, const belay_batch *batch, belay_tensor loss)
 {
@@ -32,7 +26,7 @@ static belay_tensor weigh(const bl_trainer *t, const belay_batch *batch, belay_t
 static void walk_back(const bl_trainer *t, const belay_batch *batch, belay_tensor loss)
 {
     belay_tensor weighed = weigh(t, batch, loss);
-    enter_phase(t, BL_PHASE_BACKWARD);
+    bl_train_ranks_phase(t, BL_PHASE_BACKWARD);
     if (!t->context->window_faulted)
         belay_backward(t->options.scaler != NULL ? belay_grad_scaler_scale(t->options.scaler, weighed) : weighed);
 }
@@ -43,7 +37,7 @@ static bool run_micro_batch(bl_trainer *t, const belay_batch *batch, bl_train_fi
     const bool *faulted = &t->context->window_faulted;
     if (*faulted || batch->n_samples == 0)
         return !*faulted;
-    enter_phase(t, BL_PHASE_FORWARD);
+    bl_train_ranks_phase(t, BL_PHASE_FORWARD);
     belay_scope scope = belay_scope_open(t->context);
     belay_autocast cast = belay_autocast_open(t->context, t->options.autocast);
     belay_tensor logits = belay_forward(t->model, batch->tokens); /* [batch, classes] */
@@ -64,7 +58,7 @@ static bool take_batch(bl_trainer *t, int64_t k, bool is_first_pass, belay_batch
 {
     t->context->window_faulted = false;
     t->context->micro_batch = (uint32_t)k;
-    enter_phase(t, BL_PHASE_DATA);
+    bl_train_ranks_phase(t, BL_PHASE_DATA);
     if (!is_first_pass)
         return belay_loader_get(t->batches, t->state.position + k, batch);
     bool was = belay_recording_set(t->context, t->fate[k] != BL_FATE_OUT);
@@ -264,7 +258,7 @@ static belay_code apply(bl_trainer *t, const bl_train_figures *figures)
         belay_optimizer_discard(t->optimizer);
         return BELAY_OK;
     }
-    enter_phase(t, BL_PHASE_UPDATE);
+    bl_train_ranks_phase(t, BL_PHASE_UPDATE);
     belay_optimizer_divisor_set(t->optimizer, (double)n_good);
     step(t);
     bool is_applied = belay_optimizer_is_applied(t->optimizer); /* waits: what it was refused for is told then */
@@ -318,6 +312,6 @@ belay_code bl_train_window(bl_trainer *t)
         bl_train_ranks_give_up(t, code); /* first: nobody is to agree with this rank any more */
         belay_optimizer_discard(t->optimizer);
     }
-    enter_phase(t, BL_PHASE_OUTSIDE);
+    bl_train_ranks_phase(t, BL_PHASE_OUTSIDE);
     return code == BELAY_OK ? bl_train_ranks_stop(t) : code;
 }

@@ -387,8 +387,6 @@ static void a_run_that_was_stopped_goes_on_to_the_same_bits(void **state)
     assert_int_equal(part.result.n_faults, 2);
     compare_over_ranks(&part); /* all are here: the files are whole */
     compare_files("best.safetensors");
-    if (rank_here() == 0)
-        compare_files("last.safetensors");
     assert_true(is_there(folder("disturbed"), "faults.jsonl"));
     assert_int_equal(is_there(folder("disturbed"), "faults.rank1.jsonl"), n_ranks() > 1);
     end_trial(&whole);
@@ -482,6 +480,36 @@ static void rank_0_saves_when_another_dies(void **state)
     die(n_ranks() - 1);
 }
 
+static void end_here(void *state, const belay_progress *progress)
+{
+    (void)state;
+    if (progress->kind == BELAY_PROGRESS_SAVED && progress->epoch == 2 && rank_here() == 0)
+        raise(SIGKILL);
+}
+
+/* The last epoch's checkpoint is there, its best is not: another rank makes both. */
+static void a_survivor_ends_the_run_that_rank_0_could_not(void **state)
+{
+    (void)state;
+    trial whole = over_ranks(), t = over_ranks();
+    whole.options.out = folder("undisturbed");
+    run_trial(&whole);
+    t.timeout = 2;
+    t.options.out = folder("disturbed");
+    t.options.progress = end_here;
+    run_trial(&t);
+    assert_int_equal(t.code, BELAY_COMM_DEADLINE);
+    assert_int_equal(t.result.n_epochs, 2);
+    assert_same_weights(&t, &whole);
+    if (rank_here() == 1) {
+        compare_files("best.safetensors");
+        assert_true(
+            is_there(folder("disturbed"), "last.safetensors")); /* knows the size of metrics.csv, with its times */
+    }
+    end_trial(&whole);
+    end_trial(&t);
+}
+
 /* A group that is broken is the process's last: such a test has a process of its own. */
 int main(int argc, char **argv)
 {
@@ -503,6 +531,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest data[] = {cmocka_unit_test(ranks_with_other_data_are_named)};
     const struct CMUnitTest first[] = {cmocka_unit_test(the_lowest_survivor_saves_what_rank_0_had_not)};
     const struct CMUnitTest last[] = {cmocka_unit_test(rank_0_saves_when_another_dies)};
+    const struct CMUnitTest end[] = {cmocka_unit_test(a_survivor_ends_the_run_that_rank_0_could_not)};
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "policy") == 0)
         return cmocka_run_group_tests(policy, NULL, NULL);
@@ -514,5 +543,7 @@ int main(int argc, char **argv)
         return cmocka_run_group_tests(first, NULL, NULL);
     if (strcmp(word, "last") == 0)
         return cmocka_run_group_tests(last, NULL, NULL);
+    if (strcmp(word, "end") == 0)
+        return cmocka_run_group_tests(end, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
