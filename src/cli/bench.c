@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "cli/bench_beside.h"
+#include "cli/bench_ddp.h"
 #include "cli/bench_explain.h"
 #include "cli/bench_gpt2.h"
 #include "cli/bench_job.h"
 #include "cli/bench_loader.h"
+#include "cli/bench_rank.h"
 #include "cli/commands.h"
 
 typedef struct bench_options {
@@ -17,7 +19,14 @@ typedef struct bench_options {
     const char *peer;
     int64_t steps;
     int64_t log_mib;
+    int64_t only;
+    const char *rank_of;
 } bench_options;
+
+/* Parts of the table, each of which can be run by itself. */
+enum { ALL, EXPLAIN, JOB, MODES, CALL, GUARDS, LOADER, RANKS, WIRE, GPT2, PEER, N_PARTS };
+static const char *const parts[] = {"all",    "explain", "job",  "modes", "call", "guards",
+                                    "loader", "ranks",   "wire", "gpt2",  "peer", NULL};
 
 static const bl_setting_row rows[] = {
     BL_CLI_ROW_DEVICE(bench_options, place),
@@ -75,6 +84,27 @@ static const bl_setting_row rows[] = {
      .place = "PYTHON",
      .unit = "",
      .help = "Interpreter whose PyTorch, if it has one, runs the same jobs in turn; none: no peer."},
+    {.name = "only",
+     .kind = BL_KIND_CHOICE,
+     .offset = offsetof(bench_options, only),
+     .group = BL_GROUP_RUN,
+     .int_default = ALL,
+     .int_high = N_PARTS - 1,
+     .words = "",
+     .place = "",
+     .unit = "",
+     .choices = parts,
+     .help =
+         "One part of the table.  ranks: two ranks on this host, by mpirun; wire: two in network namespaces with 500 "
+         "Mbit/s between them, for root."},
+    {.name = "rank-of",
+     .kind = BL_KIND_TEXT,
+     .offset = offsetof(bench_options, rank_of),
+     .group = BL_GROUP_RUN,
+     .words = "",
+     .place = "JOB",
+     .unit = "",
+     .help = "Only be one of the ranks of pair or wire: what the parts ranks and wire give mpirun to start."},
 };
 
 /* Model name of the first processor, or "unknown". */
@@ -201,6 +231,47 @@ static belay_code run_explain(bl_cli *cli, const bench_options *options, bl_erro
     return BELAY_OK;
 }
 
+static bool is_skipped(const bl_cli *cli, const char *what, const char *why)
+{
+    if (why[0] != '\0' && !cli->json)
+        printf("%s: skipped, %s\n", what, why);
+    return why[0] != '\0';
+}
+
+static belay_code run_ranks(bl_cli *cli, const bench_options *options, bl_error *error)
+{
+    bl_bench_pair p;
+    TRY(bl_bench_pair_run((int)options->windows, &p, error));
+    if (is_skipped(cli, "two ranks on this host", p.skipped))
+        return BELAY_OK;
+    if (!cli->json)
+        printf("two ranks of one thread each, reference job, accumulate 1\n");
+    say(cli, "ranks_step_ms", "a step of two ranks", p.seconds * 1e3, "ms", 0);
+    say(cli, "ranks_alone_share", "two copies that know nothing of each other / two ranks", p.alone_seconds / p.seconds,
+        "", 0);
+    say(cli, "ranks_agreement_us", "a step's agreement, gate and a bucket of nothing", p.agreement_seconds * 1e6, "us",
+        0);
+    say(cli, "ranks_agreement_share", "the same / a step", p.agreement_seconds / p.seconds, "", 0.01);
+    return BELAY_OK;
+}
+
+static belay_code run_wire(bl_cli *cli, const bench_options *options, bl_error *error)
+{
+    bl_bench_wire w;
+    TRY(bl_bench_wire_run((int)options->windows, &w, error));
+    if (is_skipped(cli, "two ranks over 500 Mbit/s", w.skipped))
+        return BELAY_OK;
+    if (!cli->json)
+        printf("two ranks over 500 Mbit/s: MLP of twelve 1024 x 1024 layers, buckets of 4 MiB, batch %.0f\n", w.batch);
+    say(cli, "wire_reduction_ms", "its gradients' reduction", w.reduction_seconds * 1e3, "ms", 0);
+    say(cli, "wire_backward_ms", "its backward", w.backward_seconds * 1e3, "ms", 0);
+    say(cli, "wire_overlap", "a step with reduction beside backward / after it",
+        w.wide_seconds / w.wide_blocking_seconds, "", 0.75);
+    say(cli, "wire_reference_overlap", "the same of the reference job",
+        w.reference_seconds / w.reference_blocking_seconds, "", 0);
+    return BELAY_OK;
+}
+
 static belay_code run_gpt2(bl_cli *cli, const bench_options *options, int threads, bl_error *error)
 {
     bl_bench_gpt2 gpt2 = {0};
@@ -250,10 +321,42 @@ static belay_code run_beside(bl_cli *cli, const bench_options *options, int thre
     return code;
 }
 
+static bool wants(const bench_options *options, int part) { return options->only == ALL || options->only == part; }
+
+static belay_code run_parts(bl_cli *cli, const bench_options *o, int threads, bl_error *error)
+{
+    /* first: what this process holds counts as the most that its children ever had */
+    if (wants(o, EXPLAIN) && o->log_mib > 0)
+        TRY(run_explain(cli, o, error));
+    if (wants(o, JOB))
+        TRY(run_reference(cli, o, threads, error));
+    if (wants(o, MODES))
+        TRY(run_modes(cli, o, threads, error));
+    if (wants(o, CALL))
+        TRY(run_call(cli, error));
+    if (wants(o, GUARDS))
+        TRY(run_guards(cli, o, threads, error));
+    if (wants(o, LOADER))
+        TRY(run_loader(cli, error));
+    if (wants(o, RANKS))
+        TRY(run_ranks(cli, o, error));
+    if (wants(o, WIRE))
+        TRY(run_wire(cli, o, error));
+    if (wants(o, GPT2) && o->steps > 0)
+        TRY(run_gpt2(cli, o, threads, error));
+    if (wants(o, PEER) && strcmp(o->peer, "none") != 0)
+        TRY(run_beside(cli, o, threads, error));
+    return BELAY_OK;
+}
+
 static int run_bench(bl_cli *cli)
 {
     const bench_options *options = cli->options;
     bl_error error = {0};
+    if (options->rank_of != NULL)
+        return bl_bench_rank_run(options->rank_of, (int)options->windows, &error) == BELAY_OK
+                   ? bl_cli_end(cli, 0)
+                   : bl_cli_fail(cli, &error);
     belay_context *context = bl_cli_open(cli, &options->place);
     if (!belay_is_open(context))
         return bl_cli_end(cli, belay_close(context));
@@ -268,15 +371,7 @@ static int run_bench(bl_cli *cli)
     } else
         printf("machine: %s, %d threads\n", processor, threads);
 
-    /* first: what this process holds counts as the most that its children ever had */
-    belay_code code = options->log_mib > 0 ? run_explain(cli, options, &error) : BELAY_OK;
-    code = code == BELAY_OK ? run_reference(cli, options, threads, &error) : code;
-    code = code == BELAY_OK ? run_modes(cli, options, threads, &error) : code;
-    code = code == BELAY_OK ? run_call(cli, &error) : code;
-    code = code == BELAY_OK ? run_guards(cli, options, threads, &error) : code;
-    code = code == BELAY_OK ? run_loader(cli, &error) : code;
-    code = code == BELAY_OK && options->steps > 0 ? run_gpt2(cli, options, threads, &error) : code;
-    code = code == BELAY_OK && strcmp(options->peer, "none") != 0 ? run_beside(cli, options, threads, &error) : code;
+    belay_code code = run_parts(cli, options, threads, &error);
     return code == BELAY_OK ? bl_cli_end(cli, 0) : bl_cli_fail(cli, &error);
 }
 
