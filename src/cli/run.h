@@ -40,6 +40,7 @@ typedef struct bl_run {
     bool locating, located; /* this attempt locates; one did */
     bool in_memory_fault;   /* the attempt before ended on one */
     int status;
+    bool refused;                /* all ranks ended alike, and have said why */
     bool was_stopped;            /* by a signal to us: then nothing is to be explained */
     const char *set[BL_RUN_SET]; /* "NAME=value" of this attempt */
     bl_text set_text[BL_RUN_SET];
@@ -78,6 +79,8 @@ BL_MUST_USE belay_code bl_run_mpi_open(bl_run *run, bl_error *error);
 void bl_run_mpi_close(bl_run *run);
 /* Turns an attempt of ranks into one of a launcher that starts them. */
 BL_MUST_USE belay_code bl_run_mpi_fill(bl_run *run, bl_supervise_options *o, bl_error *error);
+/* All ranks have ended: what is left is the launcher's. */
+bool bl_run_mpi_is_over(const bl_run *run);
 /* A bl_supervise_tell for it. */
 void bl_run_mpi_tell(void *state, const bl_supervise *supervise, const bl_supervise_event *event);
 /* Reads what the ranks left, which gives run->status, and says who failed first. */

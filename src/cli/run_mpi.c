@@ -241,6 +241,8 @@ static void prepare(bl_run *run, const char *self, const char *folder)
 
 static int64_t nanoseconds(double seconds) { return (int64_t)(seconds * 1e9); }
 
+bool bl_run_mpi_is_over(const bl_run *run) { return run->mpi->all_ended_at != 0; }
+
 /* Ranks that never began are failures of their own: the others wait for them in vain. */
 static bool is_late(const bl_run *run, int64_t now)
 {

@@ -10,11 +10,13 @@
 
 /* ---- while they run ------------------------------------------------------------------------------------------------------ */
 
-/* What happens to the launcher itself is no news of the run. */
+/* What happens to the launcher itself, or once all ranks have ended, is no news of the run. */
 void bl_run_mpi_tell(void *state, const bl_supervise *s, const bl_supervise_event *event)
 {
-    if (event->kind == BL_EVENT_KILLING || event->kind == BL_EVENT_CAPTURE_FAILED ||
-        event->kind == BL_EVENT_VIEW_FAILED || event->kind == BL_EVENT_SILENT)
+    const bl_run *run = state;
+    bool matters = event->kind != BL_EVENT_KILLING || !bl_run_mpi_is_over(run);
+    if (matters && (event->kind == BL_EVENT_KILLING || event->kind == BL_EVENT_CAPTURE_FAILED ||
+                    event->kind == BL_EVENT_VIEW_FAILED || event->kind == BL_EVENT_SILENT))
         bl_run_tell(state, s, event);
 }
 
@@ -147,6 +149,18 @@ static void say_launcher(const bl_run *run, const bl_supervise *s)
     bl_text_fini(&text);
 }
 
+/* All refused the same, such as a file that is not there: nobody was first, and each has said why. */
+static bool are_all_alike(const bl_ends *ends)
+{
+    for (int i = 0; i < ends->n; i++) {
+        const bl_rank_end *r = &ends->rank[i];
+        if (r->part != BL_PART_PRIMARY || r->signal != 0 || r->held != 0 || r->status <= 0 ||
+            r->status != ends->rank[0].status)
+            return false;
+    }
+    return ends->n > 1;
+}
+
 belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *s, bl_error *error)
 {
     const bl_supervise_facts *f = bl_supervise_facts_get(s);
@@ -162,7 +176,10 @@ belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *s, bl_error *error)
         bl_run_say("belay: the run was stopped by %s%s", bl_signal_name(f->stop_signal, name), tells ? ", " : "\n");
     else if (tells)
         bl_run_say("belay: ");
-    if (tells) {
+    run->refused = tells && are_all_alike(&run->ends);
+    if (run->refused) {
+        bl_run_say("all %d ranks ended alike: exit status %d\n", run->ends.n, run->ends.status);
+    } else if (tells) {
         add_headline(&text, run);
         bl_run_say("%s\n", bl_text_get(&text));
         say_others(&run->ends);

@@ -280,7 +280,7 @@ void bl_run_explain(bl_run *run)
     bl_error error = {0};
     bl_text words = {0};
     bl_run_say("    evidence: %s\n", folder);
-    if (run->was_stopped)
+    if (run->was_stopped || run->refused)
         return;
     if (bl_explain_run(&(bl_explain_options){.paths = &folder, .n_paths = 1, .keeps_history = true}, &explain,
                        &error) != BELAY_OK) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program of several ranks for the transcripts: twenty barriers over a group, and one rank that ends in the tenth.
  *
- *   rank HOW WHO     rank WHO does HOW: exit:3, signal:9, stop, loop, abort; "fine 0": nobody does anything */
+ *   rank HOW WHO     rank WHO does HOW: exit:3, signal:9, stop, loop, abort; "endless": nobody does, and there is no last
+ * barrier; without words: all come through */
 #include <belay/belay.h>
 #include <signal.h>
 #include <stdio.h>
@@ -36,8 +37,13 @@ int main(int argc, char **argv)
     belay_context *ctx = belay_open(&(belay_options){.log = belay_log_stderr, .no_journal = true});
     belay_group *group = belay_group_open(ctx, &(belay_group_options){.timeout = timeout != NULL ? atof(timeout) : 60});
     belay_code code = belay_group_bind(group, "cpu");
-    for (int i = 0; code == BELAY_OK && i < BARRIERS; i++) {
-        if (i == AT && argc == 3 && belay_group_rank(group) == atoi(argv[2]))
+    bool is_endless = argc > 1 && strcmp(argv[1], "endless") == 0;
+    for (int i = 0; code == BELAY_OK && (is_endless || i < BARRIERS); i++) {
+        if (i == AT && is_endless && belay_group_rank(group) == 0) {
+            printf("under way\n");
+            fflush(stdout);
+        }
+        if (i == AT && !is_endless && argc == 3 && belay_group_rank(group) == atoi(argv[2]))
             end(group, argv[1]);
         code = belay_group_barrier(group);
     }
