@@ -11,5 +11,5 @@ foreach(mode exact exact-left redzone)
   add_test(NAME golden/pytorch_${mode}
     COMMAND belay_golden ${CMAKE_CURRENT_SOURCE_DIR}/golden/data ${CMAKE_CURRENT_SOURCE_DIR}/golden/not_run.txt)
   set_tests_properties(golden/pytorch_${mode} PROPERTIES TIMEOUT 600 LABELS modes
-    ENVIRONMENT "${belay_test_environment};BELAY_MEMORY=${mode},poison")
+    ENVIRONMENT "${golden_environment};BELAY_MEMORY=${mode},poison")
 endforeach()

@@ -276,7 +276,7 @@ struct belay_context {
     int64_t forward_faults; /* `n_faults` when the outermost began */
     int64_t n_batch;
     int64_t sample_first; /* place of the batch's first sample in the global batch */
-    uint64_t n_batches; /* that were set */
+    uint64_t n_batches;   /* that were set */
     bl_describe_sample describe_sample;
     void *sample_state;
 

@@ -172,6 +172,66 @@ static void accumulation_reduces_once_or_each_time(void **state)
         assert_float_equal(once[i], twice[i], 1e-6);
 }
 
+/* ---- an op of the user's own ------------------------------------------------------------------------------------------- */
+
+/* y = w x, whose backward keeps what it gives: the reduction goes on in the bucket and changes nothing of it. */
+typedef struct keeper {
+    belay_tensor kept;
+} keeper;
+
+static void multiply(belay_function_call *call, void *state, const belay_tensor *in, int n_in, belay_tensor *out,
+                     int n_out)
+{
+    (void)state, (void)n_in, (void)n_out;
+    belay_function_save(call, in[1]);
+    out[0] = belay_mul(in[0], in[1]);
+}
+
+static void multiply_back(belay_function_call *call, void *state, const belay_tensor *grad_out, int n_out,
+                          belay_tensor *grad_in, int n_in)
+{
+    keeper *k = state;
+    (void)n_out, (void)n_in;
+    grad_in[0] = belay_mul(grad_out[0], belay_function_saved(call, 0));
+    k->kept = belay_keep(grad_in[0]);
+}
+
+static keeper keeps;
+
+static belay_tensor scaled_forward(belay_module *module, belay_tensor x)
+{
+    static const belay_function function = {.name = "scaled", .forward = multiply, .backward = multiply_back};
+    belay_tensor in[2] = {*(belay_tensor *)belay_module_self(module), x}, out[1];
+    belay_function_apply(belay_module_context(module), &function, &keeps, in, 2, 0, out, 1);
+    return out[0];
+}
+
+static const belay_module_kind scaled_kind = {"scaled", sizeof(belay_tensor), scaled_forward, NULL};
+
+static void what_a_function_keeps_is_not_what_is_reduced(void **state)
+{
+    (void)state;
+    ranks r = ranks_open(20);
+    belay_module *module = belay_module_new(r.context, &scaled_kind);
+    belay_tensor *w = belay_module_self(module);
+    *w = belay_module_add_parameter(module, "w", BELAY_F32, belay_shape1(3),
+                                    (belay_init){.kind = BELAY_INIT_CONSTANT, .a = 1});
+    assert_false(belay_reducer_is_nil(belay_ddp(module, r.group, NULL)));
+    float x[3], got[3];
+    for (int i = 0; i < 3; i++)
+        x[i] = (float)(r.rank + i);
+    belay_scope scope = belay_scope_open(r.context);
+    belay_backward(
+        belay_sum(belay_forward(module, belay_tensor_from(r.context, BELAY_F32, belay_shape1(3), x, sizeof x)), NULL));
+    assert_int_equal(belay_tensor_read(belay_tensor_grad(*w), got, sizeof got), BELAY_OK);
+    for (int i = 0; i < 3; i++)
+        assert_float_equal(got[i], (float)i + (float)(r.size - 1) / 2, 1e-6);
+    assert_int_equal(belay_tensor_read(keeps.kept, got, sizeof got), BELAY_OK);
+    assert_memory_equal(got, x, sizeof x);
+    belay_scope_close(scope);
+    ranks_close(&r);
+}
+
 /* ---- windows that some rank cannot fill ------------------------------------------------------------------------------- */
 
 /* Wrong labels on one rank: all drop the window, and go on. */
@@ -505,6 +565,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_gradient_is_the_mean_of_the_ranks),
         cmocka_unit_test(weights_stay_the_same_on_all_ranks),
         cmocka_unit_test(accumulation_reduces_once_or_each_time),
+        cmocka_unit_test(what_a_function_keeps_is_not_what_is_reduced),
         cmocka_unit_test(a_fault_on_one_rank_drops_the_window_on_all),
         cmocka_unit_test(a_rank_whose_loss_is_nil_holds_nobody_up),
         cmocka_unit_test(a_rank_that_faulted_early_in_a_window_catches_up),

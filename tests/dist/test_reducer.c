@@ -303,6 +303,30 @@ static void a_reduction_beyond_its_memory_is_refused_before_it_begins(void **sta
     assert_int_not_equal(belay_close(o.context), 0);
 }
 
+/* What the gate of a reduction proves, from what lies there when its turn has come. */
+static void a_bucket_that_is_not_what_it_was_does_not_pass_its_gate(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"belay: bucket 0 of 1 is gone before its reduction (life.stale)\n",
+                                        "belay: bucket 0 of 1 holds f32, its reduction is of bf16 (type.dtype)\n"};
+    for (int i = 0; i < BL_COUNT(words); i++) {
+        one o = open_one();
+        belay_scope scope = belay_scope_open(o.context);
+        belay_tensor loss = loss_of(&o, 0);
+        bl_bucket *b = &o.reducer->bucket[0];
+        if (i == 0)
+            bl_tensor_drop(o.context, b->flat);
+        else
+            b->dtype = BELAY_BF16;
+        belay_backward(loss);
+        assert_non_null(strstr(told(), words[i]));
+        belay_optimizer_step(o.sgd);
+        assert_false(belay_optimizer_is_applied(o.sgd));
+        belay_scope_close(scope);
+        assert_int_not_equal(belay_close(o.context), 0);
+    }
+}
+
 static void a_second_reducer_over_a_parameter_is_refused(void **state)
 {
     (void)state;
@@ -383,6 +407,7 @@ int main(void)
         cmocka_unit_test(parameters_that_no_loss_reaches_are_named),
         cmocka_unit_test(where_it_is_allowed_an_unused_parameter_keeps_no_gradient),
         cmocka_unit_test(a_reduction_beyond_its_memory_is_refused_before_it_begins),
+        cmocka_unit_test(a_bucket_that_is_not_what_it_was_does_not_pass_its_gate),
         cmocka_unit_test(a_second_reducer_over_a_parameter_is_refused),
         cmocka_unit_test(a_freed_reducer_is_stale_and_gradients_go_their_own_ways),
         cmocka_unit_test(a_module_is_not_freed_under_its_reducer),

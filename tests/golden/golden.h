@@ -38,6 +38,7 @@ typedef struct golden {
     int n_outputs;
     bool *is_compared; /* of each entry of the file */
     bool is_skipped;
+    const char *absent; /* what this machine lacks for it; NULL: nothing */
     int n_failures;
     char told[4096]; /* the first faults, as Belay told them */
 } golden;

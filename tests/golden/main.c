@@ -46,7 +46,7 @@ static void run_op(golden *g, const golden_op *op)
         belay_tensor a = golden_input(g, "a");
         golden_output(g, "y", op->binary(a, golden_input(g, "b")));
     }
-    if (!g->is_skipped)
+    if (!g->is_skipped && g->absent == NULL)
         golden_backward(g);
 }
 
@@ -78,7 +78,7 @@ static void run_on(golden *g, const golden_op *op, const char *device)
         golden_fail(g, "no memory");
     } else {
         run_op(g, op);
-        if (!g->is_skipped)
+        if (!g->is_skipped && g->absent == NULL)
             check_coverage(g);
     }
     if (g->told[0] != '\0')
@@ -91,14 +91,14 @@ static void run_case(golden *g, const golden_op *op, const char *device)
 {
     run_on(g, op, NULL);
     uint64_t bits = g->bits_told;
-    if (device == NULL || g->is_skipped)
+    if (device == NULL || g->is_skipped || g->absent != NULL)
         return;
     run_on(g, op, device);
     if (g->bits_told != bits)
         golden_fail(g, "%s gives other bits than the cpu", device);
 }
 
-typedef enum outcome { PASSED, FAILED, NOT_RUN } outcome;
+typedef enum outcome { PASSED, FAILED, NOT_RUN, ABSENT } outcome;
 
 static outcome run_file(const char *folder, const char *label, const char *device, bool is_rank)
 {
@@ -121,6 +121,10 @@ static outcome run_file(const char *folder, const char *label, const char *devic
         else if (op != NULL)
             run_case(g, op, device);
         result = op == NULL || g->is_skipped ? NOT_RUN : g->n_failures > 0 ? FAILED : PASSED;
+        if (result == PASSED && g->absent != NULL) {
+            printf("skipped: %s, without %s\n", label, g->absent);
+            result = ABSENT;
+        }
         bl_safetensors_close(g->file);
     }
     bl_free(g);
@@ -180,7 +184,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: golden FOLDER [LIST] [--device NAME]\n");
         return 2;
     }
-    int n = scandir(argv[1], &entry, is_golden, by_bytes), count[3] = {0};
+    int n = scandir(argv[1], &entry, is_golden, by_bytes), count[4] = {0};
     if (n <= 0) {
         fprintf(stderr, "golden: no .safetensors files in %s\n", argv[1]);
         return 2;
@@ -195,8 +199,8 @@ int main(int argc, char **argv)
         free(entry[i]);
     }
     free(entry);
-    printf("%d files: %d passed, %d failed, %d not run%s\n%s", n, count[PASSED], count[FAILED], count[NOT_RUN],
-           count[NOT_RUN] > 0 ? ":" : "", bl_text_get(&not_run));
+    printf("%d files: %d passed, %d failed, %d skipped, %d not run%s\n%s", n, count[PASSED], count[FAILED],
+           count[ABSENT], count[NOT_RUN], count[NOT_RUN] > 0 ? ":" : "", bl_text_get(&not_run));
     bool ok = count[FAILED] == 0 && (argc < 3 || list_matches(argv[2], bl_text_get(&not_run)));
     bl_text_fini(&not_run);
     return ok ? 0 : 1;

@@ -6,7 +6,7 @@ cd "${1:-.}"
 git -c safe.directory="*" rev-parse --git-dir >/dev/null 2>&1 || { echo 'skipped: the list of files comes from git, and this is no clone'; exit 77; }
 has_no_comments() {
     case $1 in
-    LICENSE | *.json | *.jsonl | *.tsv | *.csv | *.npy | *.safetensors | *.txt | *.log) [ "${1##*/}" != CMakeLists.txt ] ;;
+    LICENSE | *.json | *.jsonl | *.tsv | *.csv | *.npy | *.safetensors | *.txt | *.log | *.expected) [ "${1##*/}" != CMakeLists.txt ] ;;
     tests/triage/corpus*/* | tests/fuzz/seeds/* | */expected/* | */data/*) return 0 ;;
     *) return 1 ;;
     esac
