@@ -81,6 +81,9 @@ foreach(word scale weights less leaves)
   belay_ranks(reducer 3 CASE ${word} ARGS ${word})
 endforeach()
 
+belay_ranks(sim 2)
+belay_ranks(sim 3)
+
 belay_ranks(train 1)
 belay_ranks(train 2)
 belay_ranks(train 4)

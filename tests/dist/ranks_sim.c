@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks on software devices, each on its own: the same bits as on the cpu, and windows that end the same way on all of them
+ * although each rank's device tells it late. */
+#include "dist/ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <belay/belay.h>
+#include <belay/devices.h>
+
+#include "base/attributes.h"
+#include "dist/parts.h"
+#include "support/seeds.h"
+
+enum { ROWS = 4, SEQ = 3, TOKENS = 9, EMBED = 4, OUT = 3, WEIGHTS = TOKENS * EMBED + EMBED * OUT + OUT, STEPS = 4 };
+
+typedef struct job {
+    ranks r;
+    belay_module *model, *table, *fc;
+    belay_reducer *reducer;
+    belay_optimizer *sgd;
+} job;
+
+static belay_tensor forward(belay_module *module, belay_tensor x)
+{
+    (void)module;
+    return x;
+}
+
+/* The device of the local rank where `kind` is sim. */
+static job open_job(const char *kind, const belay_ddp_options *options)
+{
+    static const belay_module_kind whole = {.name = "words", .forward = forward};
+    job j = {.r = ranks_open_unbound(20)};
+    assert_int_equal(belay_group_bind(j.r.group, kind), BELAY_OK);
+    j.model = belay_module_new(j.r.context, &whole);
+    j.table = belay_embedding_module(j.r.context, &(belay_embedding_module_options){.rows = TOKENS, .width = EMBED});
+    j.fc = belay_linear_module(j.r.context, &(belay_linear_module_options){.in = EMBED, .out = OUT});
+    (void)belay_module_add_child(j.model, "table", j.table);
+    (void)belay_module_add_child(j.model, "fc", j.fc);
+    j.reducer = belay_ddp(j.model, j.r.group, options);
+    told_expect("%s", "");
+    assert_false(belay_reducer_is_nil(j.reducer));
+    j.sgd = belay_sgd(j.model, &(belay_sgd_options){.lr = 0.1, .momentum = 0.9});
+    return j;
+}
+
+static void step(const job *j, int number, int bad_rank)
+{
+    int64_t ids[ROWS * SEQ], labels[ROWS];
+    for (int i = 0; i < ROWS * SEQ; i++)
+        ids[i] = (i * 7 + j->r.rank * 5 + number * 3) % TOKENS;
+    for (int i = 0; i < ROWS; i++)
+        labels[i] = (i + j->r.rank + number) % OUT;
+    if (j->r.rank == bad_rank)
+        ids[5] = TOKENS;
+    belay_scope scope = belay_scope_open(j->r.context);
+    belay_tensor tokens = belay_tensor_from(j->r.context, BELAY_I64, belay_shape2(ROWS, SEQ), ids, sizeof ids);
+    belay_tensor want = belay_tensor_from(j->r.context, BELAY_I64, belay_shape1(ROWS), labels, sizeof labels);
+    belay_tensor mean = belay_mean(belay_forward(j->table, tokens), &(belay_axes){.n = 1, .axis = {1}});
+    belay_backward(belay_cross_entropy(belay_forward(j->fc, mean), want, NULL));
+    belay_optimizer_step(j->sgd);
+    belay_scope_close(scope);
+}
+
+static void read_weights(const job *j, float out[WEIGHTS])
+{
+    for (int64_t i = 0; i < belay_module_n_parameters(j->model); i++) {
+        belay_tensor p = belay_module_parameter(j->model, i);
+        int64_t n = belay_tensor_n_elements(p);
+        assert_int_equal(belay_tensor_read(p, out, n * 4), BELAY_OK);
+        out += n;
+    }
+}
+
+/* A training of STEPS steps; in the one `bad_step` a rank reads past its table. */
+static void train(const char *kind, const belay_ddp_options *options, int bad_step, int bad_rank, float out[WEIGHTS])
+{
+    job j = open_job(kind, options);
+    for (int i = 0; i < STEPS; i++)
+        step(&j, i, i == bad_step ? bad_rank : -1);
+    read_weights(&j, out);
+    assert_int_equal(belay_optimizer_n_applied(j.sgd), bad_step >= 0 ? STEPS - 1 : STEPS);
+    if (bad_step < 0)
+        told_expect("%s", "");
+    else
+        assert_non_null(strstr(told(), j.r.rank == bad_rank ? "(index.range)" : "(run.window_lost)"));
+    belay_group_close(j.r.group);
+    (void)belay_close(j.r.context);
+}
+
+static const belay_ddp_options shapes[] = {{.first_bucket_bytes = 16, .bucket_bytes = 16, .digest_every = 1},
+                                           {.first_bucket_bytes = 16, .no_overlap = true, .digest_every = 1},
+                                           {.digest_every = 1}};
+
+static void devices_give_the_bits_of_the_cpu(void **state)
+{
+    (void)state;
+    float wanted[WEIGHTS], got[WEIGHTS];
+    train("cpu", &shapes[0], -1, -1, wanted);
+    for (int64_t seed = -1; seed < seeds_n(5); seed++) {
+        seeds_set(seed);
+        train("sim", &shapes[(seed + 1) % BL_COUNT(shapes)], -1, -1, got);
+        assert_memory_equal(got, wanted, sizeof got);
+    }
+}
+
+static void a_bad_id_on_one_device_drops_the_window_on_all(void **state)
+{
+    (void)state;
+    float wanted[WEIGHTS], got[WEIGHTS];
+    for (int bad = 0; bad < 2; bad++) {
+        train("cpu", &shapes[0], 1, bad, wanted);
+        for (int64_t seed = -1; seed < seeds_n(3); seed++) {
+            seeds_set(seed);
+            train("sim", &shapes[(seed + 1) % BL_COUNT(shapes)], 1, bad, got);
+            assert_memory_equal(got, wanted, sizeof got);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(devices_give_the_bits_of_the_cpu),
+        cmocka_unit_test(a_bad_id_on_one_device_drops_the_window_on_all),
+    };
+    setenv("BELAY_SIM_DEVICES", "4", 1);
+    setenv("BELAY_SIM_BYTES", "268435456", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
