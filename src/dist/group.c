@@ -268,12 +268,16 @@ static belay_code check_world(const belay_group *group, int size, bl_error *erro
 
 static void shell_free(void *group) { bl_free(group); }
 
+/* What the transport may still write to stays with the worker. */
 static void group_fini(belay_group *group, bool is_whole)
 {
-    if (group->worker != NULL && !bl_worker_close(group->worker, is_whole))
-        group->mine = NULL, group->all = NULL; /* the transport may have them */
-    bl_free(group->mine);
-    bl_free(group->all);
+    if (group->worker == NULL || bl_worker_close(group->worker, is_whole)) {
+        bl_free(group->mine);
+        bl_free(group->all);
+    } else {
+        bl_worker_keep(group->worker, group->mine);
+        bl_worker_keep(group->worker, group->all);
+    }
     bl_free(group->sites);
 }
 

@@ -71,6 +71,8 @@ def environment(options, folder):
         env.setdefault(name, value)
     for name in [name for name, value in env.items() if value == "UNSET"]:
         del env[name]
+    if "ASAN_OPTIONS" in env:  # whole stacks, so that what MPI leaks is seen to be its own
+        env["ASAN_OPTIONS"] += ":fast_unwind_on_malloc=0"
     env["BELAY_RANKS"] = folder
     env["BELAY_PLUGINS"] = env.get("BELAY_RANKS_PLUGINS", options.plugins)
     env.setdefault("BELAY_STATUS", folder)
