@@ -48,7 +48,7 @@ int bl_cli_train_ranks(bl_cli *cli, const bl_settings *settings)
                               .plain = true,
                               .hostfile = settings->hostfile,
                               .timeout = settings->timeout,
-                              .grace = 10,
+                              .grace = settings->timeout < 10 ? settings->timeout : 10,
                               .log_limit = 256,
                               .out = name_folder(settings->out)};
     char **words = words_of(cli, self, command);

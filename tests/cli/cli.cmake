@@ -7,6 +7,18 @@ if(TARGET belay_mpi)
 endif()
 add_test(NAME dist/netns COMMAND bash ${PROJECT_SOURCE_DIR}/tests/dist/netns.sh $<TARGET_FILE:belay_cli> $<TARGET_FILE:cli_rank>)
 set_tests_properties(dist/netns PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT "${belay_test_environment}")
+
+# The program with one rank of it that comes to a bad end.
+add_executable(cli_killed ${CMAKE_CURRENT_SOURCE_DIR}/cli/killed.c)
+target_link_libraries(cli_killed PRIVATE belay_cli_parts)
+target_link_options(cli_killed PRIVATE -Wl,--wrap=bl_group_phase)
+if(TARGET belay_mpi)
+  add_dependencies(cli_killed belay_mpi)
+endif()
+add_test(NAME dist/kills COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/dist/kills.py $<TARGET_FILE:cli_killed>)
+set_tests_properties(dist/kills PROPERTIES TIMEOUT 1800 SKIP_RETURN_CODE 77
+  ENVIRONMENT "${belay_test_environment};BELAY_PLUGINS=${PROJECT_BINARY_DIR}")
+
 file(GLOB cli_cases CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cli/*.case)
 foreach(case ${cli_cases})
   get_filename_component(name ${case} NAME_WE)
