@@ -90,6 +90,7 @@ typedef struct bl_same {
     const char *what;
     uint64_t (*value)(const bl_word *word);
     void (*print)(uint64_t value, char *out, size_t size);
+    bool may_lack; /* 0 of a rank that faulted: it could not tell */
 } bl_same;
 
 static uint64_t step_of(const bl_word *w) { return w->step; }
@@ -106,9 +107,9 @@ static void print_scale(uint64_t v, char *out, size_t size)
 }
 
 static const bl_same sames[] = {
-    {"is at another step", step_of, print_number},
-    {"has another loss scale", scale_of, print_scale},
-    {"has other weights", digest_in, print_hash},
+    {"is at another step", step_of, print_number, false},
+    {"has another loss scale", scale_of, print_scale, false},
+    {"has other weights", digest_in, print_hash, true},
 };
 
 static void tell_difference(belay_reducer *r, const bl_same *same, const uint64_t *value, bl_vote vote)
@@ -135,11 +136,25 @@ static void tell_difference(belay_reducer *r, const bl_same *same, const uint64_
     bl_group_look(r->group);
 }
 
+/* What ranks could not tell is taken as what the first of the others says. */
+static void fill_gaps(const belay_reducer *r, uint64_t *value)
+{
+    int size = belay_group_size(r->group);
+    uint64_t first = 0;
+    for (int q = 0; q < size; q++)
+        first = first != 0 ? first : value[q];
+    for (int q = 0; q < size; q++)
+        if (value[q] == 0 && (r->group->all[q].flags & BL_FLAG_FAULT) != 0)
+            value[q] = first;
+}
+
 static bool is_same(belay_reducer *r, const bl_same *same, uint64_t *value)
 {
     int size = belay_group_size(r->group);
     for (int q = 0; q < size; q++)
         value[q] = same->value(&r->group->all[q]);
+    if (same->may_lack)
+        fill_gaps(r, value);
     bl_vote vote = bl_vote_of(value, size);
     if (vote.odd < 0)
         return true;
@@ -158,7 +173,7 @@ static uint64_t most_launched(const belay_reducer *r)
 /* A rank that met no fault has reduced as often as the others, or their backwards belong to different micro-batches. */
 static bool have_reduced_alike(belay_reducer *r, uint64_t *value)
 {
-    static const bl_same often = {"has reduced another number of buckets", NULL, print_number};
+    static const bl_same often = {"has reduced another number of buckets", NULL, print_number, false};
     uint64_t most = most_launched(r);
     bool is_alike = true;
     int size = belay_group_size(r->group);
@@ -179,7 +194,7 @@ static bool have_reduced_alike(belay_reducer *r, uint64_t *value)
         first = first != 0 ? first : value[q];
     for (int q = 0; q < size; q++)
         value[q] = value[q] != 0 ? value[q] : first;
-    static const bl_same order = {"has reduced other buckets", NULL, print_hash};
+    static const bl_same order = {"has reduced other buckets", NULL, print_hash, false};
     bl_vote vote = bl_vote_of(value, size);
     if (vote.odd >= 0)
         tell_difference(r, &order, value, vote);

@@ -16,7 +16,7 @@ static void take_order(belay_reducer *r)
     if (r->next_order == NULL)
         return;
     if (!bl_buckets_make(r, r->next_order)) /* the others have it: they must not go on without this rank */
-        belay_group_abort(r->group, "no memory for another order of buckets");
+        belay_group_abort(r->group, "its buckets could not be made in the order that was learned");
     bl_free(r->next_order);
     r->next_order = NULL;
 }
