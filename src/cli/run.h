@@ -6,8 +6,8 @@
 #define BL_CLI_RUN_H
 
 #include "cli/cli.h"
-#include "proc/ends.h"
 #include "proc/supervise.h"
+#include "triage/ends.h"
 
 typedef struct bl_run_options {
     int64_t n; /* 0: not given */

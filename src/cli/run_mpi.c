@@ -21,7 +21,7 @@
 #include "base/memory.h"
 #include "cli/run.h"
 #include "proc/child.h"
-#include "proc/ends.h"
+#include "triage/ends.h"
 
 static const int64_t second = 1000000000, look_every = 100000000;
 

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "cli/run.h"
 #include "proc/child.h"
-#include "proc/ends.h"
+#include "triage/ends.h"
 
 enum { LOOKS_TO_A_STATUS = 5 };
 static const int64_t second = 1000000000, look_every = 100000000;

@@ -7,8 +7,8 @@
  *   stop          all ranks are asked to end
  *
  * Files are read with bounds; what cannot be read counts as absent.  Nothing here waits, signals or prints. */
-#ifndef BL_PROC_ENDS_H
-#define BL_PROC_ENDS_H
+#ifndef BL_TRIAGE_ENDS_H
+#define BL_TRIAGE_ENDS_H
 
 #include <stdbool.h>
 #include <stdint.h>

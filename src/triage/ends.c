@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "proc/ends.h"
+#include "triage/ends.h"
 
 #include <fcntl.h>
 #include <stdio.h>

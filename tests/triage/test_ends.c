@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "file/atomic.h"
-#include "proc/ends.h"
+#include "triage/ends.h"
 
 enum { MOST = 4 };
 
