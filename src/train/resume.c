@@ -165,10 +165,10 @@ static belay_code refuse_batch(const bl_train_resume *r, const bl_settings *s, c
     bl_error_fact(error, "then -n %" PRId64 " with --batch %" PRId64 ", now -n %" PRId64 " with --batch %" PRId64,
                   r->before.n, r->before.batch, s->n, s->batch);
     if (before % s->n == 0)
-        bl_error_advise(error, "Give --batch %" PRId64 " to go on with this run, or begin another run in a new --out.",
-                        before / s->n);
+        bl_error_advise(error, "Give --batch %lld to go on with this run, or begin another run in a new --out.",
+                        (long long)(before / s->n));
     else
-        bl_error_advise(error, "Give an -n that divides %" PRId64 ", or begin another run in a new --out.", before);
+        bl_error_advise(error, "Give an -n that divides %lld, or begin another run in a new --out.", (long long)before);
     return BELAY_FILE_MISMATCH;
 }
 
