@@ -169,6 +169,18 @@ static belay_code run_program(rank *r, bl_cli *cli, bl_error *error)
     return code;
 }
 
+/* A program that cannot be started here has ended, too. */
+static void give_up(const rank *r, const bl_error *error)
+{
+    bl_rank_end end = {.status = belay_code_status(error->code), .wall = wall_of(bl_clock_now())};
+    snprintf(end.host, sizeof end.host, "%s", r->host);
+    bl_run_say("\x1e%d\x1f"
+               "belay: %s (%s)\n",
+               r->number, error->what, belay_code_name(error->code));
+    (void)!bl_ends_write(r->folder, r->number, &end, end.wall, NULL);
+    bl_ends_mark(r->folder, BL_MARK_FAILED);
+}
+
 int bl_run_rank(bl_cli *cli, const bl_run_options *options)
 {
     bl_error error = {0};
@@ -182,9 +194,7 @@ int bl_run_rank(bl_cli *cli, const bl_run_options *options)
     belay_code code = bl_file_mkdir(r.folder, &error);
     if (code == BELAY_OK)
         code = run_program(&r, cli, &error);
-    if (code != BELAY_OK) {
-        bl_ends_mark(r.folder, BL_MARK_FAILED);
-        (void)bl_cli_fail(cli, &error);
-    }
+    if (code != BELAY_OK)
+        give_up(&r, &error);
     return 0;
 }
