@@ -94,7 +94,7 @@ void bl_bind_say(const bl_transport_place *p, const char *device, const char *na
 static belay_code bind(belay_group *group, const char *device)
 {
     char name[NAME_SIZE];
-    int place;
+    int place = 0;
     belay_code code = open_device(group, device, &place, name);
     if (code != BELAY_OK) {
         bl_word word = bl_group_word(group, BL_CALL_BIND);

@@ -19,6 +19,6 @@ belay_code bl_bind_check(const bl_word *all, int size, bl_report_fault *fault);
 
 /* The end of a context: the ranks close together while faults still count. */
 void bl_groups_end(belay_context *context);
-void bl_group_destroy(void *group);
+void bl_group_destroy(void *object);
 
 #endif
