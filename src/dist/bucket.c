@@ -236,8 +236,6 @@ void bl_bucket_arrive(belay_reducer *r, int64_t i)
     p->is_whole = true;
     if (leaf == NULL || belay_tensor_is_nil(leaf->grad))
         fill_zero(r, i);
-    else
-        p->is_used = true;
     bl_stage_filled(r->context, &b->stage);
     if (--b->pending == 0)
         b->state = BL_BUCKET_SEALED;
@@ -269,7 +267,6 @@ void bl_bucket_launch(belay_reducer *r, bl_bucket *b)
 {
     const bl_slot *flat = bl_slot_get(r->context, b->flat);
     b->state = BL_BUCKET_IN_FLIGHT;
-    b->generation++;
     if (!pass_gate(r, b, flat)) { /* the others must not wait for this rank alone to find out */
         belay_group_abort(r->group, "a bucket did not pass its gate");
         return;

@@ -36,7 +36,6 @@ typedef struct bl_bucket {
     belay_tensor flat;   /* [n_elements] */
     bl_lease gradients;  /* of `flat`, from sealed until reduced */
     bl_lease parameters; /* of the storages of its parameters: they may be read */
-    uint64_t generation; /* rounds that it went through */
     bl_work work;
     bl_stage stage;
     char words[96]; /* "bucket 2 of 3" */
@@ -47,7 +46,6 @@ typedef struct bl_reduced {
     bl_grad_room room;
     int64_t last;  /* node of the tape after which nothing arrives any more; -1: nothing does */
     bool is_whole; /* in this round */
-    bool is_used;  /* here, since the window began */
 } bl_reduced;
 
 struct belay_reducer {
