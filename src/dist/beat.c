@@ -117,18 +117,27 @@ static bool has_come(const bl_roll *roll, const bl_work *work, int rank)
     return (work->plane == BL_PLANE_WORDS ? b->n_calls : b->n_launched) > work->number;
 }
 
-/* Lost ranks first; of those that are heard of, the ones that are somewhere else. */
+static bool is_long_lost(const bl_roll *roll, int rank)
+{
+    return is_lost(roll, rank) && silence(roll, rank) > roll->timeout / 2;
+}
+
+/* Silent ones that have not come, or that are silent for long; else whoever is somewhere else; else whoever is silent.  A
+ * machine under load may keep a rank that waits with all others silent for a moment. */
 static void find_culprits(const bl_roll *roll, const bl_work *work, bl_failure *failure)
 {
     for (int r = 0; r < roll->size; r++)
-        if (is_lost(roll, r))
+        if (is_long_lost(roll, r) || (is_lost(roll, r) && !has_come(roll, work, r)))
             bl_failure_culprit(failure, r);
-    for (int r = 0; r < roll->size && failure->n_culprits == 0; r++)
-        if (!work->is_started && r == roll->rank && work->ready != NULL)
-            bl_failure_culprit(failure, r);
+    if (failure->n_culprits == 0 && !work->is_started && work->ready != NULL)
+        bl_failure_culprit(failure, roll->rank);
     bool is_any = failure->n_culprits > 0;
     for (int r = 0; r < roll->size && !is_any; r++)
         if (!has_come(roll, work, r))
+            bl_failure_culprit(failure, r);
+    is_any = failure->n_culprits > 0;
+    for (int r = 0; r < roll->size && !is_any; r++)
+        if (is_lost(roll, r))
             bl_failure_culprit(failure, r);
 }
 

@@ -102,6 +102,26 @@ static void a_rank_that_was_never_heard_of_is_told_so(void **state)
            "rank 3 was never heard of\nrank 0, this one, " WAITS "rank 1 " WAITS "rank 2 " WAITS);
 }
 
+/* A machine under load keeps rank 1 silent for a moment: it waits as all do, but for rank 3. */
+static void a_rank_that_waits_is_not_to_blame_for_a_short_silence(void **state)
+{
+    (void)state;
+    roll.old = S / 10;
+    peer[1].heard = roll.now - S / 2;
+    peer[3].heard = roll.now;
+    peer[3].last.waits = 0;
+    be_in(&peer[3].last, BL_PHASE_FORWARD, 3);
+    judge();
+    assert_int_equal(failure.n_culprits, 1);
+    assert_int_equal(failure.culprit[0], 3);
+    assert_string_equal(failure.fault.what,
+                        "rank 3 is in forward of step 12, batch 1:48; barrier #3 has waited 2.0 s for it");
+    peer[3].last = peer[2].last; /* and when all are there, it is */
+    judge();
+    assert_int_equal(failure.n_culprits, 1);
+    assert_int_equal(failure.culprit[0], 1);
+}
+
 static void several_that_are_silent_are_listed(void **state)
 {
     (void)state;
@@ -230,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_silent_rank_comes_before_one_that_is_elsewhere, start),
         cmocka_unit_test_setup(a_rank_that_was_never_heard_of_is_told_so, start),
+        cmocka_unit_test_setup(a_rank_that_waits_is_not_to_blame_for_a_short_silence, start),
         cmocka_unit_test_setup(several_that_are_silent_are_listed, start),
         cmocka_unit_test_setup(several_that_are_elsewhere_are_listed, start),
         cmocka_unit_test_setup(nobody_is_blamed_when_all_are_there, start),
