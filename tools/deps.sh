@@ -31,12 +31,14 @@ build | libzstd-dev           | needed   | .zst
 build | libpcre2-dev          | needed   | patterns over lines of logs
 build | libdw-dev             | optional | source lines in reports (else: function+offset)
 build | libvectorscan-dev     | optional | many patterns at once over logs (else: a plain loop)
+build | libopenmpi-dev        | optional | ranks: the plug-in libbelay_mpi.so
 build | ccache                | optional | faster second builds
 test  | libcmocka-dev         | needed   | unit tests
 test  | g++                   | needed   | public headers are tested as C++17 too
 test  | binutils              | needed   | nm, for the test of exported names
 test  | git                   | needed   | the list of files that tests of the repository read
 test  | python3               | needed   | tests that compare with NumPy files and PyTorch
+test  | openmpi-bin           | optional | data-parallel tests with real ranks
 test  | clang-format          | optional | the test of the layout of the source
 demo  | wamerican             | needed   | English words
 demo  | wfrench               | needed   | French words
@@ -99,6 +101,7 @@ is_present() {
     libdw-dev) pkg-config --exists libdw ;;
     zlib1g-dev) pkg-config --exists zlib ;;
     libzstd-dev) pkg-config --exists libzstd ;;
+    libopenmpi-dev) pkg-config --exists ompi-c ;;
     libpcre2-dev) pkg-config --exists libpcre2-8 ;;
     libcmocka-dev) pkg-config --exists cmocka ;;
     libclang-rt-dev) echo 'int main(void) { return 0; }' | clang -fsanitize=address -x c -o /dev/null - 2>/dev/null ;;
