@@ -36,10 +36,16 @@ static void judge_rank(bl_case *c, const bl_event *line)
     const bl_event *killed = of_rank(c, BL_SIGNAL_runjsonmemory_kill, line, end);
     const bl_event *died = of_rank(c, BL_SIGNAL_runjsonend_signal, line, end);
     const bl_event *failed = of_rank(c, BL_SIGNAL_runjsonend_status, line, end);
+    const bl_event *stopped = of_rank(c, BL_SIGNAL_runjsonstopped_signal, line, end);
+    const bl_event *suspect = of_rank(c, BL_SIGNAL_runjsonpart_suspect, line, end);
     bool only_felt = of_rank(c, BL_SIGNAL_runjsonpart_secondary, line, end) != NULL;
     bool was_sent = of_rank(c, BL_SIGNAL_runjsonsent_signal, line, end) != NULL;
     if (killed != NULL)
         derive(c, BL_SIGNAL_ended_memory, killed, rank);
+    else if (stopped != NULL)
+        derive(c, BL_SIGNAL_ended_stopped, stopped, rank);
+    else if (suspect != NULL)
+        derive(c, BL_SIGNAL_ended_missing, suspect, rank);
     else if (only_felt)
         return;
     else if (died != NULL && !was_sent)
