@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "dist/worker.h"
 
 enum { ODD = 2 }; /* the rank that does something else, where there are three or more */
@@ -129,6 +130,19 @@ static void a_rank_whose_call_is_refused_does_not_keep_the_others_waiting(void *
     assert_int_equal(belay_close(r.context), 3);
 }
 
+static void a_rank_without_memory_does_not_keep_the_others_waiting(void **state)
+{
+    (void)state;
+    begin(0);
+    belay_tensor two = told_f32(r.context, belay_shape1(2), (float[]){1, 2});
+    if (r.rank == ODD)
+        bl_memory_fail_at(0);
+    assert_int_equal(belay_group_all_reduce(r.group, two, BELAY_GROUP_SUM), BELAY_COMM_MISMATCH);
+    bl_memory_fail_at(-1);
+    show();
+    assert_int_equal(belay_close(r.context), r.rank == ODD ? 4 : 3);
+}
+
 static void a_rank_that_closes_while_others_reduce_is_named(void **state)
 {
     (void)state;
@@ -198,6 +212,24 @@ static void a_rank_that_is_elsewhere_is_named_at_the_deadline(void **state)
     end(BELAY_COMM_DEADLINE);
 }
 
+/* The words agree, and yet one rank launches nothing. */
+static void a_rank_that_launches_less_is_named_at_the_deadline(void **state)
+{
+    (void)state;
+    begin(1);
+    float value = 1;
+    bl_work work = {.plane = BL_PLANE_DATA, .data = &value, .n = 1, .what = "bucket 0 of model"};
+    if (r.rank == ODD) {
+        bl_group_phase(r.group, BL_PHASE_BACKWARD);
+        wait_for(has_failed);
+        assert_int_equal(barrier(), BELAY_COMM_DEADLINE);
+    } else {
+        bl_group_post(r.group, &work);
+        assert_false(bl_group_wait(r.group, &work));
+    }
+    end(BELAY_COMM_DEADLINE);
+}
+
 static void die(int how)
 {
     bl_group_phase(r.group, BL_PHASE_BACKWARD);
@@ -247,10 +279,12 @@ int main(int argc, char **argv)
         {"tie", cmocka_unit_test(two_and_two_are_a_tie)},
         {"three", cmocka_unit_test(three_that_all_differ_are_a_tie)},
         {"refused", cmocka_unit_test(a_rank_whose_call_is_refused_does_not_keep_the_others_waiting)},
+        {"memory", cmocka_unit_test(a_rank_without_memory_does_not_keep_the_others_waiting)},
         {"close", cmocka_unit_test(a_rank_that_closes_while_others_reduce_is_named)},
         {"abort", cmocka_unit_test(a_rank_that_gives_up_is_heard_at_once)},
         {"fatal", cmocka_unit_test(a_rank_with_a_fatal_fault_gives_up_when_it_closes)},
         {"late", cmocka_unit_test(a_rank_that_is_elsewhere_is_named_at_the_deadline)},
+        {"bucket", cmocka_unit_test(a_rank_that_launches_less_is_named_at_the_deadline)},
         {"stop", cmocka_unit_test(a_rank_that_is_stopped_is_named_at_the_deadline)},
         {"kill", cmocka_unit_test(a_rank_that_is_killed_is_named_at_the_deadline)},
         {"exit", cmocka_unit_test(a_rank_that_leaves_is_named_at_the_deadline)},
