@@ -34,7 +34,6 @@ static bool read_answer(int fd, char *answer)
 {
     int64_t until = bl_clock_now() + (int64_t)MOST_SECONDS * 1000000000;
     size_t n = 0;
-    answer[0] = '\0';
     while (bl_clock_now() < until) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         char spilled[256];
@@ -82,6 +81,7 @@ static belay_code run(const char *const *words, const char *what, char *answer, 
                                       "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_orte_enable_recovery=1"};
     int ends[2];
     pid_t pid;
+    answer[0] = '\0';
     TRY(bl_child_pipe(ends, error));
     bl_child_spec spec = {.argv = (char *const *)(uintptr_t)words,
                           .set = set,
