@@ -129,7 +129,7 @@ static belay_code find_self(char self[PATH_MAX], bl_error *error)
 
 belay_code bl_bench_pair_run(int windows, bl_bench_pair *out, bl_error *error)
 {
-    char self[PATH_MAX], count[32], answer[ANSWER];
+    char self[PATH_MAX], count[32], answer[ANSWER] = "";
     *out = (bl_bench_pair){.skipped = ""};
     if (!is_there("mpirun")) {
         snprintf(out->skipped, sizeof out->skipped, "mpirun is not on PATH");
@@ -193,7 +193,7 @@ static belay_code read_wire(const char *answer, bl_bench_wire *out, bl_error *er
 
 belay_code bl_bench_wire_run(int windows, bl_bench_wire *out, bl_error *error)
 {
-    char self[PATH_MAX], count[32], answer[ANSWER], names[16], agent[64];
+    char self[PATH_MAX], count[32], answer[ANSWER] = "", names[16], agent[64];
     const char *reason = why_not();
     bl_error down = {0};
     *out = (bl_bench_wire){.skipped = ""};
