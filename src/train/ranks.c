@@ -21,24 +21,31 @@ static belay_code no_memory(bl_trainer *t)
 
 /* ---- made and freed ------------------------------------------------------------------------------------------------- */
 
+belay_code bl_train_ranks_join(bl_trainer *t, belay_reducer *reducer)
+{
+    bl_train_ranks *r = &t->ranks;
+    r->size = 1;
+    if (reducer == NULL)
+        return BELAY_OK;
+    if (belay_reducer_is_nil(reducer))
+        return bl_error_set(&t->error, BELAY_CONF_VALUE, "the reducer of a training is nil: it could not be made");
+    r->group = bl_reducer_group(reducer);
+    r->size = belay_group_size(r->group);
+    r->rank = belay_group_rank(r->group);
+    return BELAY_OK;
+}
+
 belay_code bl_train_ranks_init(bl_trainer *t)
 {
     bl_train_ranks *r = &t->ranks;
     int64_t n = t->options.accumulate, n_all;
-    r->size = 1;
-    if (t->options.reducer == NULL)
+    if (is_alone(t))
         return BELAY_OK;
-    if (belay_reducer_is_nil(t->options.reducer))
-        return bl_error_set(&t->error, BELAY_CONF_VALUE, "the reducer of a training is nil: it could not be made");
-    belay_group *group = bl_reducer_group(t->options.reducer);
-    r->size = belay_group_size(group);
-    r->rank = belay_group_rank(group);
     bool fits = bl_checked_mul(n, r->size, &n_all);
     r->agreed = bl_alloc(n, sizeof *r->agreed);
     r->again = bl_alloc(n, sizeof *r->again);
     r->mine = bl_alloc(n, sizeof *r->mine);
     r->theirs = fits ? bl_alloc(n_all, sizeof *r->theirs) : NULL;
-    r->group = group; /* from here on the others hear of a failure */
     return r->agreed != NULL && r->again != NULL && r->mine != NULL && r->theirs != NULL ? BELAY_OK : no_memory(t);
 }
 

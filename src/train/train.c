@@ -115,6 +115,7 @@ static belay_code open_loaders(bl_trainer *t)
 
 static belay_code prepare(bl_trainer *t, const belay_train_options *options)
 {
+    TRY(bl_train_ranks_join(t, options != NULL ? options->reducer : NULL));
     TRY(set_options(t, options));
     TRY(bl_train_ranks_init(t));
     t->told = bl_alloc(1, sizeof *t->told);
@@ -144,7 +145,7 @@ static void close_trainer(bl_trainer *t)
     belay_loader_close(t->valid);
     bl_train_folder_close(t);
     bl_train_ranks_fini(t);
-    if (t->ranks.group != NULL)
+    if (t->ranks.group != NULL && t->options.reducer != NULL)
         belay_ddp_sync_set(t->options.reducer, true);
     bl_train_room_fini(&t->room);
     if (t->told != NULL)

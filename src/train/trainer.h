@@ -140,6 +140,8 @@ BL_MUST_USE belay_code bl_train_check_faults(bl_trainer *t);
 
 /* ---- ranks.c; all of these do nothing in a process that is alone */
 
+/* From here on the others hear of it when this rank ends. */
+BL_MUST_USE belay_code bl_train_ranks_join(bl_trainer *t, belay_reducer *reducer);
 BL_MUST_USE belay_code bl_train_ranks_init(bl_trainer *t);
 void bl_train_ranks_fini(bl_trainer *t);
 /* Whether this rank writes the run's folder. */

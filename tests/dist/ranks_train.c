@@ -183,32 +183,6 @@ static void a_window_without_a_good_batch_is_discarded_by_all(void **state)
     end_trial(&bad);
 }
 
-static void an_overflow_on_one_rank_drops_the_window_of_all(void **state)
-{
-    (void)state;
-    for (int64_t position = 3; position < 6; position++) {
-        amp_trial a = new_amp_trial(BELAY_F16), without = new_amp_trial(BELAY_F16);
-        const belay_batch_place places[] = {{0, 3}, {0, 4}, {0, 5}};
-        a.trial.is_ranked = without.trial.is_ranked = true;
-        a.trial.options.batch = without.trial.options.batch = GLOBAL / n_ranks();
-        a.scaler.init_scale = without.scaler.init_scale = 1024;
-        a.bad_epoch = 0;
-        a.bad_position = position;
-        a.bad_rank = n_ranks() - 1;
-        run_amp_trial(&a);
-        assert_int_equal(a.trial.code, BELAY_OK);
-        assert_int_equal(a.trial.result.n_overflowed, 1);
-        assert_true(a.scale == 512);
-        without.scaler.is_fixed = true;
-        without.trial.options.skip = places;
-        without.trial.options.n_skip = 3;
-        run_amp_trial(&without);
-        assert_int_equal(a.trial.result.n_steps, without.trial.result.n_steps);
-        end_trial(&a.trial);
-        end_trial(&without.trial);
-    }
-}
-
 /* ---- ends ----------------------------------------------------------------------------------------------------------- */
 
 /* What an observer of a run over ranks saw: weights of all ranks have the same bits. */
@@ -227,6 +201,50 @@ static void compare_over_ranks(const trial *t)
         assert_memory_equal(theirs + q * n, t->weights, (size_t)n * 4);
     free(theirs);
     assert_int_equal(belay_close(context), 0);
+}
+
+/* ---- an overflow on one rank ---------------------------------------------------------------------------------------- */
+
+static amp_trial amp_over_ranks(bool is_fixed)
+{
+    amp_trial a = new_amp_trial(BELAY_F16);
+    a.trial.is_ranked = true;
+    a.trial.options.batch = GLOBAL / n_ranks();
+    a.scaler = (belay_grad_scaler_options){.init_scale = 1024, .is_fixed = is_fixed};
+    return a;
+}
+
+static void overflow(int64_t position, bool is_fixed, const trial *without)
+{
+    amp_trial a = amp_over_ranks(is_fixed);
+    a.bad_epoch = 0;
+    a.bad_position = position;
+    a.bad_rank = n_ranks() - 1;
+    run_amp_trial(&a);
+    assert_int_equal(a.trial.code, BELAY_OK);
+    assert_int_equal(a.trial.result.n_overflowed, 1);
+    assert_int_equal(a.trial.result.n_faults, 0);
+    assert_int_equal(a.trial.result.n_steps, without->result.n_steps);
+    assert_true(a.scale == (is_fixed ? 1024 : 512));
+    compare_over_ranks(&a.trial);
+    if (is_fixed)
+        assert_same_weights(&a.trial, without);
+    end_trial(&a.trial);
+}
+
+/* First, middle and last place in a window. */
+static void an_overflow_on_one_rank_drops_the_window_of_all(void **state)
+{
+    (void)state;
+    const belay_batch_place places[] = {{0, 3}, {0, 4}, {0, 5}};
+    amp_trial without = amp_over_ranks(true);
+    without.trial.options.skip = places;
+    without.trial.options.n_skip = 3;
+    run_amp_trial(&without);
+    for (int64_t position = 3; position < 6; position++)
+        for (int is_fixed = 0; is_fixed < 2; is_fixed++)
+            overflow(position, is_fixed != 0, &without.trial);
+    end_trial(&without.trial);
 }
 
 static void weights_are_the_same_on_all_ranks(void **state)
