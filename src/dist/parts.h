@@ -100,7 +100,7 @@ void bl_buckets_free(belay_reducer *r);
 /* Something arrives at that room; see bl_grad_room. */
 bool bl_bucket_enter(bl_grad_room *room);
 /* The parameter's part of its bucket is whole: its gradient, or zeros. */
-void bl_bucket_arrive(belay_reducer *r, int64_t parameter);
+void bl_bucket_arrive(belay_reducer *r, int64_t i);
 /* Its turn: passes the gate and is posted. */
 void bl_bucket_launch(belay_reducer *r, bl_bucket *b);
 /* Waits for all that are in flight.  False when one failed: it was told. */
