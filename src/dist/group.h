@@ -114,7 +114,6 @@ typedef enum bl_phase {
     BL_PHASE_UPDATE,
     BL_PHASE_EVALUATE,
     BL_PHASE_SAVE,
-    BL_PHASE_CALL, /* waits in an operation of the group */
     BL_N_PHASES
 } bl_phase;
 extern const char *const bl_phase_names[BL_N_PHASES];

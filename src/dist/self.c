@@ -15,7 +15,7 @@ static bl_transport the;
 static belay_code open_self(bl_transport **out, bl_transport_place *place, bl_error *error)
 {
     (void)error;
-    *place = (bl_transport_place){.size = 1, .local_size = 1, .words = "one process", .survives_a_failure = true};
+    *place = (bl_transport_place){.size = 1, .local_size = 1, .words = "one process"};
     if (gethostname(place->host, sizeof place->host) != 0)
         snprintf(place->host, sizeof place->host, "unknown");
     place->host[sizeof place->host - 1] = '\0';

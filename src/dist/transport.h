@@ -25,8 +25,7 @@ typedef struct bl_transport_place {
     int local_rank, local_size; /* among those of its host */
     int leader;                 /* the lowest rank of its host */
     char host[64];
-    char words[96];          /* "Open MPI 4.1.4" */
-    bool survives_a_failure; /* the launcher leaves the others running when a rank dies */
+    char words[96]; /* "Open MPI 4.1.4" */
 } bl_transport_place;
 
 typedef struct bl_transport_api {

@@ -16,7 +16,6 @@ const char *const bl_phase_names[BL_N_PHASES] = {
     [BL_PHASE_UPDATE] = "update",
     [BL_PHASE_EVALUATE] = "evaluation",
     [BL_PHASE_SAVE] = "saving",
-    [BL_PHASE_CALL] = "a call",
 };
 
 static const char *const call_names[BL_N_CALLS] = {

@@ -16,7 +16,7 @@
 
 #define MS INT64_C(1000000)
 enum {
-    TESTS = 8,              /* in a row: each of them moves what has come */
+    TESTS = 8,              /* of data in a row: each of them moves what has come */
     SPIN_NS = 30000,        /* after something happened: asks again and again for so long */
     FIRST_NAP_NS = 5000,    /* then sleeps, and longer each time, up to: */
     DATA_NAP_NS = 100000,   /* while data are on their way */
@@ -570,7 +570,8 @@ static bool turn(bl_group_worker *w)
         return false;
     for (int plane = 0; plane < BL_N_PLANES && !has_failed; plane++) {
         any = start_works(w, plane) || any;
-        for (int i = 0; i < TESTS && w->under_way[plane] != NULL && !bl_worker_has_failed(w, NULL); i++)
+        int n_tests = plane == BL_PLANE_DATA ? TESTS : 1;
+        for (int i = 0; i < n_tests && w->under_way[plane] != NULL && !bl_worker_has_failed(w, NULL); i++)
             any = test_works(w, plane, now) || any;
     }
     if (any) {
