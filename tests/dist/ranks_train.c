@@ -39,12 +39,15 @@ static void note(void *state, const belay_progress *progress)
     }
 }
 
+static const char *device = "cpu";
+
 /* 70 samples in global batches of 8: the last one of an epoch has 6, which four ranks have 2, 2, 1 and 1 of. */
 static trial over_ranks(void)
 {
     trial t = new_trial();
     t.is_ranked = true;
     t.options.batch = GLOBAL / n_ranks();
+    t.device = device;
     return t;
 }
 
@@ -550,7 +553,15 @@ int main(int argc, char **argv)
     const struct CMUnitTest first[] = {cmocka_unit_test(the_lowest_survivor_saves_what_rank_0_had_not)};
     const struct CMUnitTest last[] = {cmocka_unit_test(rank_0_saves_when_another_dies)};
     const struct CMUnitTest end[] = {cmocka_unit_test(a_survivor_ends_the_run_that_rank_0_could_not)};
+    const struct CMUnitTest sim[] = {cmocka_unit_test(losses_are_those_of_one_rank_with_the_same_global_batch),
+                                     cmocka_unit_test(what_one_rank_loses_is_left_out_by_all),
+                                     cmocka_unit_test(what_is_clean_when_it_is_done_again_counts),
+                                     cmocka_unit_test(a_run_that_was_stopped_goes_on_to_the_same_bits)};
     const char *word = argc > 1 ? argv[1] : "";
+    if (strcmp(word, "sim") == 0) {
+        device = "sim";
+        return cmocka_run_group_tests(sim, NULL, NULL);
+    }
     if (strcmp(word, "policy") == 0)
         return cmocka_run_group_tests(policy, NULL, NULL);
     if (strcmp(word, "many") == 0)

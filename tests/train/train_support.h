@@ -110,10 +110,11 @@ struct trial {
     belay_index_policy policy;
     bool is_mean; /* the small model without an LSTM */
     belay_train_options options;
-    told *told;        /* NULL: nobody listens */
-    bool is_ranked;    /* over a group */
-    const char *maker; /* of the group; NULL: as the environment says */
-    double timeout;    /* of the group */
+    told *told;         /* NULL: nobody listens */
+    bool is_ranked;     /* over a group */
+    const char *device; /* of the ranks; NULL: cpu */
+    const char *maker;  /* of the group; NULL: as the environment says */
+    double timeout;     /* of the group */
 
     int rank, size;
     belay_code code;
@@ -172,10 +173,16 @@ static inline float *read_weights(const belay_module *model, int64_t *n)
 /* Where reports say that the run was called. */
 static int run_trial_line;
 
+/* To the device that the group has made the current one. */
+static inline bool move_here(belay_context *context, belay_module *model)
+{
+    return belay_module_to(model, belay_device_get(context)) == BELAY_OK;
+}
+
 static inline void join_ranks(trial *t, belay_context *context, belay_module *model, belay_train_options *options)
 {
     belay_group *group = belay_group_open(context, &(belay_group_options){.maker = t->maker, .timeout = t->timeout});
-    if (belay_group_bind(group, "cpu") != BELAY_OK)
+    if (belay_group_bind(group, t->device != NULL ? t->device : "cpu") != BELAY_OK || !move_here(context, model))
         abort();
     t->rank = belay_group_rank(group);
     t->size = belay_group_size(group);
