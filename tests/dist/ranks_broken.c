@@ -200,7 +200,7 @@ static void a_rank_with_a_fatal_fault_gives_up_when_it_closes(void **state)
 static void a_rank_that_is_elsewhere_is_named_at_the_deadline(void **state)
 {
     (void)state;
-    begin(1);
+    begin(2);
     if (r.rank == ODD) {
         bl_group_phase(r.group, BL_PHASE_FORWARD);
         wait_for(has_failed);
@@ -216,7 +216,7 @@ static void a_rank_that_is_elsewhere_is_named_at_the_deadline(void **state)
 static void a_rank_that_launches_less_is_named_at_the_deadline(void **state)
 {
     (void)state;
-    begin(1);
+    begin(2);
     float value = 1;
     bl_work work = {.plane = BL_PLANE_DATA, .data = &value, .n = 1, .what = "bucket 0 of model"};
     if (r.rank == ODD) {
@@ -241,7 +241,7 @@ static void die(int how)
 
 static void expect_death(int rank, int how)
 {
-    begin(1);
+    begin(2);
     if (r.rank == rank)
         die(how);
     assert_int_equal(reduce(BELAY_GROUP_SUM), BELAY_COMM_DEADLINE);
