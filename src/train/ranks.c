@@ -84,6 +84,15 @@ static int64_t hash_of(const char *text)
     return (int64_t)hash;
 }
 
+static int64_t hash_of_skipped(const belay_train_options *o)
+{
+    uint64_t hash = (uint64_t)o->n_skip;
+    for (int64_t i = 0; i < o->n_skip; i++)
+        hash =
+            (hash ^ ((uint64_t)o->skip[i].epoch << 32 ^ (uint64_t)o->skip[i].position)) * UINT64_C(0x9E3779B97F4A7C15);
+    return (int64_t)hash;
+}
+
 typedef struct compared {
     const char *what;
     int64_t value;
@@ -125,7 +134,7 @@ static belay_code tell_difference(bl_trainer *t, const compared *item, const uin
 }
 
 /* What the first window relies on. */
-enum { N_ITEMS = 13 };
+enum { N_ITEMS = 16 };
 static void list_items(const bl_trainer *t, compared out[N_ITEMS])
 {
     const bl_train_state *s = &t->state;
@@ -143,6 +152,9 @@ static void list_items(const bl_trainer *t, compared out[N_ITEMS])
         {"shuffle", s->shuffle, false},
         {"drop_last", s->drop_last, false},
         {"epochs", t->options.epochs, false},
+        {"patience", t->options.patience, false},
+        {"max_faults", t->options.max_faults, false},
+        {"batches to skip", hash_of_skipped(&t->options), true},
         {"epochs that were done", s->epoch, false},
         {"batches that were done", s->position, false},
         {"steps that were done", s->steps, false},
