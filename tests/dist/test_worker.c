@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker over a transport that does what a test says, by a clock that the test sets: the order of works, deadlines,
+ * errors of the transport. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "dist/worker.h"
+
+#define S INT64_C(1000000000)
+
+enum { SIZE = 3, MANY = 10 };
+
+/* ---- the transport: rank 0 of three, whose peers are silent ---------------------------------------------------------- */
+
+struct bl_transport {
+    atomic_int n_started, n_over; /* operations; those with a number below n_over have ended */
+    atomic_bool fails_to_start, fails_to_end, fails_to_open;
+};
+
+static bl_transport fake;
+
+static belay_code open_fake(bl_transport **out, bl_transport_place *place, bl_error *error)
+{
+    if (fake.fails_to_open)
+        return bl_error_set(error, BELAY_COMM_FAILED, "the cable is not there");
+    *out = &fake;
+    *place = (bl_transport_place){.size = SIZE, .local_size = SIZE, .host = "node0"};
+    return BELAY_OK;
+}
+
+static void close_fake(bl_transport *t, bool whole) { (void)t, (void)whole; }
+
+static belay_code begin(bl_transport *t, int *request, bl_error *error)
+{
+    if (t->fails_to_start)
+        return bl_error_set(error, BELAY_COMM_FAILED, "the cable is broken");
+    *request = atomic_fetch_add(&t->n_started, 1);
+    return BELAY_OK;
+}
+
+static belay_code all_reduce(bl_transport *t, bl_plane plane, void *data, int64_t n, belay_dtype dtype,
+                             belay_group_op op, int *request, bl_error *error)
+{
+    (void)plane, (void)data, (void)n, (void)dtype, (void)op;
+    return begin(t, request, error);
+}
+
+static belay_code broadcast(bl_transport *t, bl_plane plane, void *data, int64_t n, int root, int *request,
+                            bl_error *error)
+{
+    (void)plane, (void)data, (void)n, (void)root;
+    return begin(t, request, error);
+}
+
+static belay_code all_gather(bl_transport *t, bl_plane plane, const void *mine, void *all, int64_t n, int *request,
+                             bl_error *error)
+{
+    (void)plane, (void)mine, (void)all, (void)n;
+    return begin(t, request, error);
+}
+
+/* Numbers from 1000 on are messages: those to peers go off, those from them never come. */
+static belay_code send(bl_transport *t, int peer, const void *data, int64_t n, int *request, bl_error *error)
+{
+    (void)t, (void)data, (void)n, (void)error;
+    *request = 1000 + peer;
+    return BELAY_OK;
+}
+
+static belay_code receive(bl_transport *t, int peer, void *data, int64_t n, int *request, bl_error *error)
+{
+    (void)t, (void)data, (void)n, (void)error;
+    *request = 2000 + peer;
+    return BELAY_OK;
+}
+
+static belay_code test(bl_transport *t, int request, bool *is_done, bl_error *error)
+{
+    *is_done = request >= 1000 ? request < 2000 : request < t->n_over;
+    if (*is_done && request < 1000 && t->fails_to_end)
+        return bl_error_set(error, BELAY_COMM_FAILED, "the cable was cut");
+    return BELAY_OK;
+}
+
+static const bl_transport_api api = {.version = BL_TRANSPORT_VERSION,
+                                     .name = "fake",
+                                     .open = open_fake,
+                                     .close = close_fake,
+                                     .all_reduce = all_reduce,
+                                     .broadcast = broadcast,
+                                     .all_gather = all_gather,
+                                     .send = send,
+                                     .receive = receive,
+                                     .test = test};
+
+/* ---- what the tests are made of -------------------------------------------------------------------------------------- */
+
+static bl_group_worker *worker;
+static bl_work works[MANY];
+static char order[MANY + 1];
+static atomic_int n_ended, n_failed;
+
+static void noted(void *state, bool failed)
+{
+    order[n_ended] = (char)('0' + (int)((bl_work *)state - works));
+    n_failed += failed;
+    n_ended++;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    memset(works, 0, sizeof works);
+    memset(order, 0, sizeof order);
+    n_ended = n_failed = 0;
+    bl_clock_set(100 * S);
+    bl_error error;
+    worker = bl_worker_open(&api, 2 * S, NULL, &error);
+    return worker == NULL;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    bl_clock_set(-1);
+    bl_worker_close(worker, true);
+    return 0;
+}
+
+static void post(int i)
+{
+    works[i].plane = BL_PLANE_DATA;
+    works[i].what = "bucket of a test";
+    works[i].end = noted;
+    works[i].state_of = &works[i];
+    bl_worker_post(worker, &works[i]);
+}
+
+/* A bounded wait for the worker, which goes by its own time. */
+static void wait_for(const atomic_int *value, int wanted)
+{
+    for (int i = 0; i < 60000 && *value != wanted; i++)
+        usleep(1000);
+    assert_int_equal(*value, wanted);
+}
+
+static void expect_failure(belay_code code, const char *what)
+{
+    bl_failure failure;
+    for (int i = 0; i < 60000 && !bl_worker_has_failed(worker, NULL); i++)
+        usleep(1000);
+    assert_true(bl_worker_has_failed(worker, &failure));
+    assert_int_equal(failure.fault.code, code);
+    assert_string_equal(failure.fault.what, what);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------------------------------- */
+
+static void works_begin_in_order_and_few_are_under_way(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MANY; i++)
+        post(i);
+    wait_for(&fake.n_started, BL_WORKS_UNDER_WAY);
+    fake.n_over = 2;
+    wait_for(&n_ended, 2);
+    wait_for(&fake.n_started, BL_WORKS_UNDER_WAY + 2);
+    fake.n_over = MANY;
+    wait_for(&n_ended, MANY);
+    assert_string_equal(order, "0123456789");
+    assert_int_equal(n_failed, 0);
+}
+
+static void a_work_that_is_not_over_fails_at_the_deadline_with_all_behind_it(void **state)
+{
+    (void)state;
+    uint64_t word = 0;
+    works[1].ended_word = &word;
+    works[1].ended_value = 7;
+    for (int i = 0; i < MANY; i++)
+        post(i);
+    wait_for(&fake.n_started, BL_WORKS_UNDER_WAY);
+    assert_int_equal(n_ended, 0);
+    bl_clock_set(103 * S);
+    wait_for(&n_failed, MANY);
+    assert_int_equal(__atomic_load_n(&word, __ATOMIC_ACQUIRE), 7);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(works[i].state, BL_WORK_FAILED);
+    expect_failure(BELAY_COMM_DEADLINE,
+                   "ranks 1, 2 are not heard of any more; bucket of a test has waited 3.0 s for them");
+}
+
+static void what_moves_is_not_late(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        post(i);
+    for (int i = 1; i <= 3; i++) {
+        bl_clock_set((100 + i) * S);
+        fake.n_over = i;
+        wait_for(&n_ended, i);
+    }
+    bl_clock_set(104 * S);
+    fake.n_over = 4;
+    wait_for(&n_ended, 4);
+    assert_int_equal(n_failed, 0);
+    assert_false(bl_worker_has_failed(worker, NULL));
+}
+
+static void an_error_at_the_start_is_told_as_the_transport_said_it(void **state)
+{
+    (void)state;
+    fake.fails_to_start = true;
+    post(0);
+    expect_failure(BELAY_COMM_FAILED, "the cable is broken");
+    wait_for(&n_failed, 1);
+}
+
+static void an_error_at_the_end_is_told_as_the_transport_said_it(void **state)
+{
+    (void)state;
+    fake.fails_to_end = true;
+    post(0);
+    fake.n_over = 1;
+    expect_failure(BELAY_COMM_FAILED, "the cable was cut");
+    wait_for(&n_failed, 1);
+    post(1); /* at once, by whoever posts it */
+    assert_int_equal(n_failed, 2);
+    assert_int_equal(works[1].state, BL_WORK_FAILED);
+}
+
+static void the_first_failure_counts(void **state)
+{
+    (void)state;
+    bl_failure failure;
+    for (int i = 0; i < 2; i++) {
+        bl_failure_begin(&failure, i == 0 ? BELAY_COMM_PEER : BELAY_COMM_MISMATCH);
+        snprintf(failure.fault.what, sizeof failure.fault.what, "failure %d", i);
+        bl_worker_fail(worker, &failure);
+    }
+    expect_failure(BELAY_COMM_PEER, "failure 0");
+}
+
+static void a_transport_that_does_not_open_says_why(void **state)
+{
+    (void)state;
+    bl_error error;
+    memset(&fake, 0, sizeof fake);
+    fake.fails_to_open = true;
+    assert_null(bl_worker_open(&api, 2 * S, NULL, &error));
+    assert_int_equal(error.code, BELAY_COMM_FAILED);
+    assert_string_equal(error.what, "the cable is not there");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(works_begin_in_order_and_few_are_under_way, start, stop),
+        cmocka_unit_test_setup_teardown(a_work_that_is_not_over_fails_at_the_deadline_with_all_behind_it, start, stop),
+        cmocka_unit_test_setup_teardown(what_moves_is_not_late, start, stop),
+        cmocka_unit_test_setup_teardown(an_error_at_the_start_is_told_as_the_transport_said_it, start, stop),
+        cmocka_unit_test_setup_teardown(an_error_at_the_end_is_told_as_the_transport_said_it, start, stop),
+        cmocka_unit_test_setup_teardown(the_first_failure_counts, start, stop),
+        cmocka_unit_test(a_transport_that_does_not_open_says_why),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
