@@ -243,10 +243,11 @@ static int64_t nanoseconds(double seconds) { return (int64_t)(seconds * 1e9); }
 
 bool bl_run_mpi_is_over(const bl_run *run) { return run->mpi->all_ended_at != 0; }
 
-/* Ranks that never began are failures of their own: the others wait for them in vain. */
+/* Ranks that never began are failures of their own: the others wait for them in vain.  A start has 30 seconds at least. */
 static bool is_late(const bl_run *run, int64_t now)
 {
-    return run->mpi->n_up < run->options->n && now - run->mpi->started > nanoseconds(run->options->timeout);
+    int64_t most = bl_max_i64(nanoseconds(run->options->timeout), 30 * second);
+    return run->mpi->n_up < run->options->n && now - run->mpi->started > most;
 }
 
 static void look(void *state, bl_supervise *s)
