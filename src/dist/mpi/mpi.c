@@ -138,9 +138,14 @@ static MPI_Op op_of(belay_dtype dtype, belay_group_op op)
 /* MPI takes the signals of illegal accesses for itself, to print a stack; the handlers of before come back. */
 static const int trapped[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE};
 
+/* On one host Open MPI reads out of the memory of the rank that sends; when that has died, it aborts the one that reads.
+ * The main thread waits for this one meanwhile, so that nobody reads the environment. */
+static void keep_survivors(void) { (void)setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); }
+
 static int start(int *level)
 {
     struct sigaction before[BL_COUNT(trapped)];
+    keep_survivors();
     for (int i = 0; i < BL_COUNT(trapped); i++)
         sigaction(trapped[i], NULL, &before[i]);
     int result = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, level);
