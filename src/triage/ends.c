@@ -211,15 +211,37 @@ static int status_of(const bl_rank_end *r)
     return r->has_ended && r->status > 0 ? r->status : SECONDARY;
 }
 
+static void pick_first(bl_ends *ends)
+{
+    ends->first = -1;
+    for (int i = 0; i < ends->n; i++) {
+        const bl_rank_end *r = &ends->rank[i];
+        if (r->part != BL_PART_FINE && (ends->first < 0 || is_earlier(r, &ends->rank[ends->first])))
+            ends->first = i;
+    }
+}
+
+/* Where all only felt something, and some gave up: those that were still there, and had to be ended, are what these waited
+ * for, though no group was ever open that could have named them. */
+static void suspect_the_rest(bl_ends *ends)
+{
+    bool gave_up = false;
+    for (int i = 0; i < ends->n; i++)
+        gave_up = gave_up || (ends->rank[i].asked == 0 && ends->rank[i].status == SECONDARY);
+    for (int i = 0; i < ends->n && gave_up; i++)
+        if (ends->rank[i].part == BL_PART_SECONDARY && ends->rank[i].asked != 0 && !only_felt(&ends->rank[i], i))
+            ends->rank[i].part = BL_PART_SUSPECT;
+}
+
 void bl_ends_judge(bl_ends *ends)
 {
     count_blame(ends);
-    ends->first = -1;
-    for (int i = 0; i < ends->n; i++) {
-        bl_rank_end *r = &ends->rank[i];
-        r->part = part_of(r, i);
-        if (r->part != BL_PART_FINE && (ends->first < 0 || is_earlier(r, &ends->rank[ends->first])))
-            ends->first = i;
+    for (int i = 0; i < ends->n; i++)
+        ends->rank[i].part = part_of(&ends->rank[i], i);
+    pick_first(ends);
+    if (ends->first >= 0 && ends->rank[ends->first].part == BL_PART_SECONDARY) {
+        suspect_the_rest(ends);
+        pick_first(ends);
     }
     ends->status = ends->first < 0 ? 0 : status_of(&ends->rank[ends->first]);
 }

@@ -126,6 +126,13 @@ static void what_a_rank_heard_of_itself_does_not_excuse_it(void **state)
     EXPECT(1, 5, "20", gave_up("comm.peer", 1, 3), gives_up);
 }
 
+static void a_rank_that_opened_no_group_is_named_when_the_others_gave_up(void **state)
+{
+    (void)state;
+    EXPECT(1, 143, "212", ended(5, 3), asked(SIGTERM, 9), ended(5, 2));
+    EXPECT(1, 143, "22", asked(SIGTERM, 9), asked(SIGTERM, 8));
+}
+
 static void a_rank_that_never_began_is_the_worlds_failure(void **state)
 {
     (void)state;
@@ -260,6 +267,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_was_stopped_is_named_whatever_ended_it),
         cmocka_unit_test(a_rank_that_never_came_is_named_when_no_other_failed_by_itself),
         cmocka_unit_test(what_a_rank_heard_of_itself_does_not_excuse_it),
+        cmocka_unit_test(a_rank_that_opened_no_group_is_named_when_the_others_gave_up),
         cmocka_unit_test(a_rank_that_never_began_is_the_worlds_failure),
         cmocka_unit_test(a_rank_that_left_with_status_0_inside_of_its_group_is_named),
         cmocka_unit_test(ranks_that_only_lost_each_other_are_all_secondary),
