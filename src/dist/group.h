@@ -153,7 +153,8 @@ BL_MUST_USE belay_code bl_group_exchange(belay_group *group, const bl_word *mine
 void bl_group_exchange_work(belay_group *group, bl_word *mine, bl_word *all, bl_work *work);
 belay_code bl_group_compare(const bl_word *all, int size, bl_report_fault *fault);
 
-/* Posts a work; folds it into the group's hash when it is of the plane of data.  A broken group: it has failed. */
+/* Posts a work; folds it into the group's hash when it is of the plane of data.  In a broken group it has failed when this
+ * returns, and its `end` was called by this thread. */
 void bl_group_post(belay_group *group, bl_work *work);
 /* Waits until it has ended or failed.  False when it failed: what for is told by the main thread here, once for the group. */
 BL_MUST_USE bool bl_group_wait(belay_group *group, bl_work *work);
