@@ -197,18 +197,22 @@ static void time_backward(side *s, int64_t n, double *forward, double *backward)
     (void)belay_ddp_sync_set(s->reducer, true);
 }
 
-/* Samples whose backward takes as long as the reduction of all gradients. */
+/* Samples whose backward takes as long as the reduction of all gradients: a guess, and two looks at how far off it is. */
 static int64_t choose_batch(side *blocking, double *reduction)
 {
     double forward, backward, few[2];
+    int64_t n = SOME;
     time_backward(blocking, FEW, &few[0], &few[1]);
     turn(blocking, 1);
     double step = mean_over_ranks(blocking, turn(blocking, 2));
     *reduction = step - mean_over_ranks(blocking, few[0] + few[1]);
-    time_backward(blocking, SOME, &forward, &backward);
-    double of_one = mean_over_ranks(blocking, backward) / SOME;
-    int64_t n = (int64_t)(*reduction / of_one / FEW + 0.5) * FEW;
-    return n < FEW ? FEW : n > 64 * FEW ? 64 * FEW : n;
+    for (int i = 0; i < 3; i++) {
+        time_backward(blocking, n, &forward, &backward);
+        double of_one = mean_over_ranks(blocking, backward) / (double)n;
+        n = (int64_t)(*reduction / of_one / FEW + 0.5) * FEW;
+        n = n < FEW ? FEW : n > 64 * FEW ? 64 * FEW : n;
+    }
+    return n;
 }
 
 static bool run_wide(side *by, int windows)
