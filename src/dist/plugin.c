@@ -16,19 +16,19 @@ enum { MAX_LOADED = 4, PATH_SIZE = 4096 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const bl_transport_api *loaded[MAX_LOADED];
 
-/* The folder of this library, or of the program that holds it; false where it is not known. */
+/* The folder of this library, or of the program that holds it; false where it is not known.  A program's name may have
+ * been found on PATH, and says nothing then. */
 static bool find_here(char out[PATH_SIZE])
 {
     Dl_info info;
-    char *whole = NULL;
-    bool is_known = dladdr((const void *)&loaded, &info) != 0 && info.dli_fname != NULL &&
-                    (whole = realpath(info.dli_fname, NULL)) != NULL && strchr(whole, '/') != NULL;
-    if (!is_known && whole == NULL)
-        is_known = (whole = realpath("/proc/self/exe", NULL)) != NULL;
-    if (is_known) {
-        *strrchr(whole, '/') = '\0';
-        is_known = snprintf(out, PATH_SIZE, "%s", whole) < PATH_SIZE;
-    }
+    bool has_path =
+        dladdr((const void *)&loaded, &info) != 0 && info.dli_fname != NULL && strchr(info.dli_fname, '/') != NULL;
+    char *whole = has_path ? realpath(info.dli_fname, NULL) : NULL;
+    whole = whole != NULL ? whole : realpath("/proc/self/exe", NULL);
+    char *slash = whole != NULL ? strrchr(whole, '/') : NULL;
+    if (slash != NULL)
+        *slash = '\0';
+    bool is_known = slash != NULL && snprintf(out, PATH_SIZE, "%s", whole) < PATH_SIZE;
     free(whole);
     return is_known;
 }
