@@ -21,8 +21,10 @@ static void end(belay_group *group, const char *how)
     (void)nanosleep(&moment, NULL);
     if (strncmp(how, "exit", 4) == 0)
         _exit(number);
-    if (strncmp(how, "signal", 6) == 0)
+    if (strncmp(how, "signal", 6) == 0) {
+        (void)signal(number, SIG_DFL); /* a sanitizer has its own way with some */
         (void)raise(number);
+    }
     if (strcmp(how, "stop") == 0)
         (void)raise(SIGSTOP);
     if (strcmp(how, "abort") == 0)
