@@ -251,7 +251,7 @@ static belay_code run_ranks(bl_cli *cli, const bench_options *options, bl_error 
         "", 0);
     say(cli, "ranks_agreement_us", "a step's agreement, gate and a bucket of nothing", p.agreement_seconds * 1e6, "us",
         0);
-    say(cli, "ranks_agreement_share", "the same / a step", p.agreement_seconds / p.seconds, "", 0.01);
+    say(cli, "ranks_agreement_percent", "the same / a step", p.agreement_seconds / p.seconds * 100, "%", 1);
     return BELAY_OK;
 }
 
