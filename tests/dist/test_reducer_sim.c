@@ -170,8 +170,8 @@ static void open_lab(lab *l, int64_t seed)
     for (int i = 0; i < 2; i++)
         (void)belay_module_add_parameter(l->model, i == 0 ? "v" : "w", BELAY_F32, belay_shape1(N),
                                          (belay_init){BELAY_INIT_CONSTANT, 1, 0});
-    l->reducer =
-        belay_ddp(l->model, group_on(l->context, "sim:0"), &(belay_ddp_options){.no_overlap = true, .batch = 1});
+    l->reducer = belay_ddp(l->model, group_on(l->context, "sim:0"),
+                           &(belay_ddp_options){.first_bucket_bytes = 1 << 20, .no_overlap = true, .batch = 1});
     assert_int_equal(belay_reducer_n_buckets(l->reducer), 1);
     l->sgd = belay_sgd(l->model, &(belay_sgd_options){.lr = 0.25});
     told_expect("%s", "");
