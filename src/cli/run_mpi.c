@@ -5,7 +5,7 @@
  *
  *   the first rank that failed is marked   -> the others have timeout + grace, then their supervisors end them
  *   all ranks have ended                   -> the launcher has a moment, then it is ended, with all that it left
- *   timeout + grace and two seconds passed -> all that is left is killed, whatever the launcher does
+ *   timeout + grace and four seconds passed -> all that is left is killed, whatever the launcher does
  *
  * What mpirun returns is never looked at: with recovery it is 0 when ranks were killed. */
 #define _GNU_SOURCE /* environ */
@@ -23,7 +23,8 @@
 #include "proc/child.h"
 #include "triage/ends.h"
 
-static const int64_t second = 1000000000, look_every = 100000000;
+/* The supervisors of the ranks are given `margin` beyond their own times, so that each can tell how its rank ended. */
+static const int64_t second = 1000000000, look_every = 100000000, margin = 4000000000;
 
 struct bl_run_mpi {
     char **argv; /* each on the heap */
@@ -270,8 +271,7 @@ static void look(void *state, bl_supervise *s)
     if (mpi->ended_at != 0 || mpi->stopped)
         return;
     bool is_over = mpi->all_ended_at != 0 && now - mpi->all_ended_at > 2 * second;
-    bool is_late_for_all = mpi->failed_at != 0 &&
-                           now - mpi->failed_at > nanoseconds(o->timeout) + grace + bl_min_i64(grace, second) + second;
+    bool is_late_for_all = mpi->failed_at != 0 && now - mpi->failed_at > nanoseconds(o->timeout) + grace + margin;
     bool never_began = mpi->failed_at != 0 && mpi->n_up == 0;
     if (is_over || is_late_for_all || never_began) {
         mpi->ended_at = now;
@@ -310,7 +310,7 @@ belay_code bl_run_mpi_fill(bl_run *run, bl_supervise_options *o, bl_error *error
     o->plain_first = run->options->plain;
     o->in = -1;
     o->shares_terminal = false;
-    o->grace += 2 * second; /* the ranks' supervisors kill after `grace` */
+    o->grace += margin; /* the ranks' supervisors kill after `grace` */
     o->tell = bl_run_mpi_tell;
     o->watch = (bl_supervise_watch){.look = look, .stop = stop, .look_every = look_every, .state = run};
     return BELAY_OK;

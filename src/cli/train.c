@@ -134,8 +134,10 @@ const bl_command bl_cli_train = {
     .says = "train a text classifier on a .tsv, .csv or .jsonl file",
     .more =
         "A batch that faults never reaches the weights: it is left out, named in RUN/faults.jsonl, and the run goes\n"
-        "on.  RUN then holds best.safetensors, last.safetensors, run.json, metrics.csv, faults.jsonl and report.html.",
-    .example = "belay train words.tsv --valid valid.tsv --out run --tokens char --embed 32 --hidden 64",
+        "on.  RUN then holds best.safetensors, last.safetensors, run.json, metrics.csv, faults.jsonl and report.html.\n"
+        "With -n the command runs once a rank; what the ranks say, and how they ended, is in RUN/ranks/start_0, start_1, ...",
+    .example = "belay train words.tsv --valid valid.tsv --out run --tokens char --embed 32 --hidden 64\n"
+               "belay train words.tsv --out run -n 4",
     .rows = bl_setting_rows + 1,
     .n_rows = BL_N_SETTINGS - 1,
     .options_bytes = sizeof(bl_settings),

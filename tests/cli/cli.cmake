@@ -16,7 +16,7 @@ if(TARGET belay_mpi)
   add_dependencies(cli_killed belay_mpi)
 endif()
 add_test(NAME dist/kills COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/dist/kills.py $<TARGET_FILE:cli_killed>)
-set_tests_properties(dist/kills PROPERTIES TIMEOUT 1800 SKIP_RETURN_CODE 77
+set_tests_properties(dist/kills PROPERTIES TIMEOUT 3600 SKIP_RETURN_CODE 77
   ENVIRONMENT "${belay_test_environment};BELAY_PLUGINS=${PROJECT_BINARY_DIR}")
 
 file(GLOB cli_cases CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cli/*.case)
