@@ -334,6 +334,83 @@ static void order_of_deaths_is_the_order_told(void **state)
 
 /* ---- signals ------------------------------------------------------------------------------------------------------------------- */
 
+static int n_looks;
+
+static void end_it(void *state, bl_supervise *s)
+{
+    (void)state;
+    if (++n_looks == 3 || bl_supervise_rank(s, 0)->stopped != 0)
+        bl_supervise_end(s, 20 * SECOND);
+}
+
+static void owner_that_looks_ends_the_run(void **state)
+{
+    (void)state;
+    bl_supervise_options o = options(1);
+    n_looks = 0;
+    o.name = "rank7";
+    o.no_kernel_log = true;
+    o.watch = (bl_supervise_watch){.look = end_it, .look_every = SECOND / 100};
+    supervise(&o, "echo said; exec sleep 1000");
+    assert_int_equal(n_looks >= 3, true);
+    assert_int_equal(rank(0)->signal, SIGTERM);
+    assert_int_equal(rank(0)->asked, SIGTERM);
+    assert_int_equal(rank(0)->held, 0);
+    assert_string_equal(text_of("rank7.stdout.log"), "said\n");
+}
+
+static void what_had_stopped_a_rank_that_is_ended_is_kept(void **state)
+{
+    (void)state;
+    bl_supervise_options o = options(1);
+    n_looks = 3; /* only the stop ends it */
+    o.watch = (bl_supervise_watch){.look = end_it, .look_every = SECOND / 100};
+    supervise(&o, "kill -STOP $$; exec sleep 1000");
+    assert_int_equal(rank(0)->signal, SIGTERM);
+    assert_int_equal(rank(0)->held, SIGSTOP);
+    assert_true(rank(0)->held_since > rank(0)->started);
+}
+
+static bool stop_otherwise(void *state, bl_supervise *s, int number)
+{
+    (void)s;
+    *(int *)state = number;
+    return kill(bl_supervise_rank(s, 0)->pid, SIGUSR1) == 0;
+}
+
+static void owner_that_stops_the_ranks_itself_has_nothing_forwarded(void **state)
+{
+    (void)state;
+    bl_supervise_options o = options(1);
+    int number = 0;
+    o.watch = (bl_supervise_watch){.stop = stop_otherwise, .state = &number};
+    supervise(&o, "trap 'exit 7' USR1; trap 'exit 8' TERM; kill -TERM $PPID; while :; do :; done");
+    assert_int_equal(number, SIGTERM);
+    assert_int_equal(rank(0)->status, 7);
+    assert_int_equal(bl_supervise_facts_get(run)->stop_signal, SIGTERM);
+}
+
+static void lines_of_a_launcher_are_taken_apart(void **state)
+{
+    (void)state;
+    int ends[2];
+    char came[256];
+    assert_int_equal(pipe(ends), 0);
+    bl_supervise_options o = options(1);
+    o.n_marked = 2;
+    o.plain_first = true;
+    o.name = "mpirun";
+    o.view_out = ends[1];
+    supervise(&o, "printf '\\0361\\037one\\nnoise\\n\\0360\\037zero\\n\\0369\\037none\\nlast'");
+    ssize_t n = read(ends[0], came, sizeof came - 1);
+    came[n > 0 ? n : 0] = '\0';
+    assert_string_equal(came, "[rank1]: one\nzero\n");
+    assert_string_equal(text_of("mpirun.stdout.log"), "noise\n\x1e"
+                                                      "9\x1fnone\nlast");
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void stop_and_continuation_of_a_rank_are_told(void **state)
 {
     (void)state;
@@ -673,6 +750,10 @@ int main(void)
         TEST(ranks_that_ignore_sigterm_are_killed),
         TEST(rank_that_ends_well_leaves_the_others_alone),
         TEST(order_of_deaths_is_the_order_told),
+        TEST(owner_that_looks_ends_the_run),
+        TEST(what_had_stopped_a_rank_that_is_ended_is_kept),
+        TEST(owner_that_stops_the_ranks_itself_has_nothing_forwarded),
+        TEST(lines_of_a_launcher_are_taken_apart),
         TEST(stop_and_continuation_of_a_rank_are_told),
         TEST(interrupt_reaches_all_ranks_and_leaves_nothing),
         TEST(program_that_ignores_the_interrupt_is_killed_after_grace),

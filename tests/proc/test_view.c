@@ -91,6 +91,45 @@ static void view_resets_colours_at_the_end_of_a_line(void **state)
     bl_view_close(view);
 }
 
+static void view_marks_lines_for_a_launcher_that_takes_them_apart(void **state)
+{
+    (void)state;
+    bl_view *view, *above = open_view(8);
+    int64_t at = 0;
+    assert_int_equal(bl_view_open(ends[1], ends[1], 1, true, &view, NULL), BELAY_OK);
+    bl_view_mark(view, 7);
+    add(view, 0, 0, "\x1b[31mred\nhalf");
+    bl_view_end_line(view, 0, 0);
+    assert_string_equal(shown(view), "\x1e"
+                                     "7\x1f\x1b[31mred\n\x1e"
+                                     "7\x1fhalf\n");
+    bl_view_close(view);
+    assert_int_equal(bl_view_marked(above,
+                                    "\x1e"
+                                    "7\x1fhalf",
+                                    7, &at),
+                     7);
+    assert_int_equal(at, 3);
+    static const char *const others[] = {"",
+                                         "\x1e",
+                                         "\x1e\x1f",
+                                         "\x1e"
+                                         "7",
+                                         "\x1e"
+                                         "8\x1f",
+                                         "7\x1fx",
+                                         "\x1e"
+                                         "99999999\x1fx",
+                                         "[rank7]: x"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_int_equal(bl_view_marked(above, others[i], (int64_t)strlen(others[i]), &at), -1);
+    bl_view_plain(above, 7);
+    add(above, 7, 0, "as it is\n");
+    add(above, 1, 0, "named\n");
+    assert_string_equal(shown(above), "as it is\n[rank1]: named\n");
+    bl_view_close(above);
+}
+
 static void view_shows_the_last_state_of_a_progress_bar(void **state)
 {
     (void)state;
@@ -202,6 +241,7 @@ int main(void)
         TEST(view_passes_the_bytes_of_one_program_as_they_are),
         TEST(view_puts_the_rank_before_each_line),
         TEST(view_resets_colours_at_the_end_of_a_line),
+        TEST(view_marks_lines_for_a_launcher_that_takes_them_apart),
         TEST(view_shows_the_last_state_of_a_progress_bar),
         TEST(view_ends_a_line_that_waits_for_too_long),
         TEST(view_shows_a_long_line_in_pieces),
