@@ -56,8 +56,11 @@ static void add_why(bl_text *text, const bl_rank_end *r)
     }
 }
 
+/* What a rank says when it joins its group is not where it died. */
 static void add_where(bl_text *text, const bl_rank_end *r)
 {
+    if (r->state == BL_RANK_RUNNING)
+        return;
     if (r->step >= 0)
         bl_text_format(text, ", step %lld", (long long)r->step);
     if (r->phase[0] != '\0') {

@@ -19,6 +19,7 @@ static belay_reducer nil_reducer;
 bool belay_reducer_is_nil(const belay_reducer *r) { return r == NULL || r->context == NULL || r->is_freed; }
 
 belay_group *bl_reducer_group(const belay_reducer *r) { return r->group; }
+const belay_module *bl_reducer_module(const belay_reducer *r) { return r->module; }
 
 /* At the beginning of a public call. */
 static inline bool ask(const belay_reducer *r, uintptr_t site)

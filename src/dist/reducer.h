@@ -20,5 +20,6 @@ BL_MUST_USE belay_code bl_reducer_agree(belay_reducer *reducer, uint32_t flags, 
                                         bl_verdict *verdict);
 
 belay_group *bl_reducer_group(const belay_reducer *reducer);
+const belay_module *bl_reducer_module(const belay_reducer *reducer);
 
 #endif

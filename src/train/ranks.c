@@ -32,7 +32,11 @@ belay_code bl_train_ranks_join(bl_trainer *t, belay_reducer *reducer)
     r->group = bl_reducer_group(reducer);
     r->size = belay_group_size(r->group);
     r->rank = belay_group_rank(r->group);
-    return BELAY_OK;
+    if (bl_reducer_module(reducer) == t->model)
+        return BELAY_OK;
+    bl_error_set(&t->error, BELAY_CONF_VALUE, "the reducer of a training averages another module than the one trained");
+    bl_error_advise(&t->error, "Make it by belay_ddp over the module that is given to belay_train.");
+    return BELAY_CONF_VALUE;
 }
 
 belay_code bl_train_ranks_init(bl_trainer *t)

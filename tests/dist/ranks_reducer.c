@@ -232,6 +232,45 @@ static void what_a_function_keeps_is_not_what_is_reduced(void **state)
     ranks_close(&r);
 }
 
+/* ---- buffers ----------------------------------------------------------------------------------------------------------- */
+
+static belay_tensor shifted_forward(belay_module *module, belay_tensor x)
+{
+    return belay_add(belay_mul(belay_module_parameter(module, 0), x), belay_module_buffer(module, 0));
+}
+
+static const belay_module_kind shifted_kind = {"shifted", 8, shifted_forward, NULL};
+
+static float shift_of(const belay_module *module)
+{
+    float value;
+    assert_int_equal(belay_tensor_read(belay_module_buffer(module, 0), &value, 4), BELAY_OK);
+    return value;
+}
+
+/* All begin with rank 0's; after that they are shared at each forward where that was asked for. */
+static void buffers_are_rank_0s_at_the_start_and_at_each_forward_if_asked(void **state)
+{
+    (void)state;
+    for (int asked = 0; asked < 2; asked++) {
+        ranks r = ranks_open(20);
+        belay_module *module = belay_module_new(r.context, &shifted_kind);
+        const float one = 1, own = (float)r.rank, later = (float)(10 + r.rank);
+        (void)belay_module_add_parameter(module, "w", BELAY_F32, belay_shape1(1),
+                                         (belay_init){.kind = BELAY_INIT_CONSTANT, .a = 1});
+        belay_tensor shift =
+            belay_module_add_buffer(module, "shift", belay_tensor_from(r.context, BELAY_F32, belay_shape1(1), &own, 4));
+        belay_reducer *ddp = belay_ddp(module, r.group, &(belay_ddp_options){.broadcast_buffers = asked == 1});
+        assert_true(shift_of(module) == 0);
+        assert_int_equal(belay_tensor_write(shift, &later, 4), BELAY_OK);
+        belay_scope scope = belay_scope_open(r.context);
+        (void)belay_ddp_forward(ddp, belay_tensor_from(r.context, BELAY_F32, belay_shape1(1), &one, 4));
+        assert_true(shift_of(module) == (asked == 1 ? 10 : later));
+        belay_scope_close(scope);
+        ranks_close(&r);
+    }
+}
+
 /* ---- windows that some rank cannot fill ------------------------------------------------------------------------------- */
 
 /* Wrong labels on one rank: all drop the window, and go on. */
@@ -566,6 +605,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(weights_stay_the_same_on_all_ranks),
         cmocka_unit_test(accumulation_reduces_once_or_each_time),
         cmocka_unit_test(what_a_function_keeps_is_not_what_is_reduced),
+        cmocka_unit_test(buffers_are_rank_0s_at_the_start_and_at_each_forward_if_asked),
         cmocka_unit_test(a_fault_on_one_rank_drops_the_window_on_all),
         cmocka_unit_test(a_rank_whose_loss_is_nil_holds_nobody_up),
         cmocka_unit_test(a_rank_that_faulted_early_in_a_window_catches_up),

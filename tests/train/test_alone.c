@@ -156,6 +156,30 @@ static void a_reducer_that_could_not_be_made_is_named(void **state)
     (void)belay_close(context);
 }
 
+static void a_reducer_over_another_module_is_named(void **state)
+{
+    (void)state;
+    static told heard;
+    belay_context *context =
+        belay_open(&(belay_options){.threads = 1, .log = hear, .log_state = &heard, .no_journal = true});
+    belay_module *model = small_model(context, true), *other = small_model(context, true);
+    belay_group *group = belay_group_open(context, &(belay_group_options){.maker = "self"});
+    assert_int_equal(belay_group_bind(group, "cpu"), BELAY_OK);
+    belay_reducer *reducer = belay_ddp(other, group, NULL);
+    belay_site_push(context, "the test");
+    memset(&heard, 0, sizeof heard);
+    samples s = {.seed = 1, .plant = {.sample = -1}};
+    belay_code code = belay_train(model, belay_adam(model, &(belay_adam_options){.lr = 0.1}),
+                                  open_samples(context, &s, 20), &(belay_train_options){.reducer = reducer}, NULL);
+    assert_words_equal(heard.text,
+                       "belay: the reducer of a training averages another module than the one trained (conf.value)\n"
+                       "    called at: the test\n"
+                       "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank 0\n"
+                       "    try: Make it by belay_ddp over the module that is given to belay_train.\n");
+    assert_int_equal(code, BELAY_CONF_VALUE);
+    (void)belay_close(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +189,7 @@ int main(void)
         cmocka_unit_test(an_overflow_is_the_same),
         cmocka_unit_test(a_run_that_is_asked_to_stop_is_the_same),
         cmocka_unit_test(a_reducer_that_could_not_be_made_is_named),
+        cmocka_unit_test(a_reducer_over_another_module_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
