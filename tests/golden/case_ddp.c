@@ -174,7 +174,8 @@ static void run_ranks(golden *g)
         return;
     snprintf(command, sizeof command,
              "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_enable_recovery=1 "
-             "OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=1 mpirun -n %d '%s' --rank '%s' '%s' %s 2>&1",
+             "OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=1 "
+             "ASAN_OPTIONS=$ASAN_OPTIONS:fast_unwind_on_malloc=0 mpirun -n %d '%s' --rank '%s' '%s' %s 2>&1",
              WORLD, self, g->folder, g->label, strcmp(g->device, "cpu") == 0 ? "" : "sim:0");
     FILE *ranks = popen(command, "r"); /* NOLINT(cert-env33-c): a test starts itself */
     bool has_bits = false;
