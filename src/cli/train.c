@@ -135,7 +135,8 @@ const bl_command bl_cli_train = {
     .more =
         "A batch that faults never reaches the weights: it is left out, named in RUN/faults.jsonl, and the run goes\n"
         "on.  RUN then holds best.safetensors, last.safetensors, run.json, metrics.csv, faults.jsonl and report.html.\n"
-        "With -n the command runs once a rank; what the ranks say, and how they ended, is in RUN/ranks/start_0, start_1, ...",
+        "With -n the command runs once a rank; what the ranks say, and how they ended, is in RUN/ranks/start_0,\n"
+        "start_1, ...",
     .example = "belay train words.tsv --valid valid.tsv --out run --tokens char --embed 32 --hidden 64\n"
                "belay train words.tsv --out run -n 4",
     .rows = bl_setting_rows + 1,
