@@ -171,6 +171,8 @@ belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *s, bl_error *error)
     bl_text text = {0};
     bl_ends_fini(&run->ends);
     TRY(bl_ends_read(run->attempt_path, (int)run->options->n, &run->ends, error));
+    if (f->stop_signal != 0 && run->ends.first >= 0 && !run->ends.rank[run->ends.first].has_ended)
+        run->ends.status = 128 + SIGKILL; /* asked twice: none was left the time to tell */
     if (!run->locating)
         run->status = run->ends.status;
     bool tells =
