@@ -32,7 +32,7 @@ void bl_view_close(bl_view *view);
 bool bl_view_has_room(const bl_view *view, int stream);
 void bl_view_add(bl_view *view, int rank, int stream, const char *bytes, int64_t n_bytes);
 /* Takes one line without its end: the rank that it is marked with, -1 when it is not marked.  *at: where its text begins. */
-int bl_view_marked(const bl_view *view, const char *line, int64_t n_bytes, int64_t *at);
+int bl_view_marked(const bl_view *view, const char *bytes, int64_t n_bytes, int64_t *at);
 
 /* Writes what can be written without waiting. */
 void bl_view_flush(bl_view *view);
