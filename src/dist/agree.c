@@ -119,8 +119,8 @@ static void tell_difference(belay_reducer *r, const bl_same *same, const uint64_
     bl_text odd = {0}, rest = {0};
     char words[2][48];
     bl_report_fault_init(&f, BELAY_COMM_MISMATCH);
-    bl_vote_name(value, size, vote.odd, true, &odd);
-    bl_vote_name(value, size, vote.reference, true, &rest);
+    bl_vote_name(value, size, vote.odd, &odd);
+    bl_vote_name(value, size, vote.reference, &rest);
     same->print(value[vote.odd], words[0], sizeof words[0]);
     same->print(value[vote.reference], words[1], sizeof words[1]);
     snprintf(f.what, sizeof f.what, "%.120s %s than %.120s%s", bl_text_get(&odd), same->what, bl_text_get(&rest),

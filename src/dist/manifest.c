@@ -163,8 +163,8 @@ static void tell(manifest *m, char (*all)[ITEM])
         vote.odd = vote.reference;
     bl_report_fault_init(&f, BELAY_COMM_MISMATCH);
     name_item(all[vote.reference], all[vote.odd], about, sizeof about);
-    bl_vote_name(m->value, size, vote.odd, true, &names);
-    bl_vote_name(m->value, size, vote.reference, true, &others);
+    bl_vote_name(m->value, size, vote.odd, &names);
+    bl_vote_name(m->value, size, vote.reference, &others);
     snprintf(f.what, sizeof f.what, "%.80s and %.80s are about to train different things: they differ in %s%s",
              bl_text_get(&names), bl_text_get(&others), about, vote.is_tie ? ", and as many say one as the other" : "");
     bl_report_fault_fact(&f, "%.80s: %s", bl_text_get(&names),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ranks differ: the value that most have is the reference, whoever has it.  The first rank is not assumed right. */
+/* Which ranks differ: what most say is the reference, whoever says it.  The first rank is not assumed right. */
 #ifndef BL_DIST_VOTE_H
 #define BL_DIST_VOTE_H
 
@@ -9,15 +9,21 @@
 #include "base/text.h"
 
 typedef struct bl_vote {
-    int reference; /* the lowest rank with the value that most have */
-    int odd;       /* the lowest rank with another; -1: all agree */
+    int reference; /* the lowest rank that says what most say */
+    int odd;       /* the lowest that says something else; -1: all agree */
     int n_odd;
-    bool is_tie; /* another value has as many */
+    bool is_tie; /* as many say one as the other */
 } bl_vote;
 
-bl_vote bl_vote_of(const uint64_t *value, int size);
+/* Whether ranks a and b say the same in `of`. */
+typedef bool (*bl_vote_same)(const void *of, int a, int b);
 
-/* "rank 2", "ranks 0, 1 and 3": those whose value is, or is not, that of `as`. */
-void bl_vote_name(const uint64_t *value, int size, int as, bool same, bl_text *out);
+bl_vote bl_vote_by(const void *of, int size, bl_vote_same same);
+/* "rank 2", "ranks 0, 1, 3": those that say what `as` says. */
+void bl_vote_name_by(const void *of, int size, int as, bl_vote_same same, bl_text *out);
+
+/* The same of a number of each rank. */
+bl_vote bl_vote_of(const uint64_t *value, int size);
+void bl_vote_name(const uint64_t *value, int size, int as, bl_text *out);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dist/vote.h"
 #include "dist/words.h"
 
 const char *const bl_phase_names[BL_N_PHASES] = {
@@ -79,48 +80,34 @@ bool bl_word_fits(const bl_word *a, const bl_word *b)
            a->root == b->root && a->count == b->count && (a->flags & BL_FLAG_REFUSED) == (b->flags & BL_FLAG_REFUSED);
 }
 
+static bool are_same(const void *all, int a, int b)
+{
+    return bl_word_fits(&((const bl_word *)all)[a], &((const bl_word *)all)[b]);
+}
+
 static int n_like(const bl_word *all, int size, int rank)
 {
     int n = 0;
     for (int r = 0; r < size; r++)
-        n += bl_word_fits(&all[r], &all[rank]);
+        n += are_same(all, r, rank);
     return n;
 }
 
-/* The lowest rank that says what `rank` says. */
-static int first_like(const bl_word *all, int rank)
+/* Whether no lower rank says what that one says. */
+static bool is_first(const bl_word *all, int rank)
 {
     int r = 0;
-    while (!bl_word_fits(&all[r], &all[rank]))
+    while (!are_same(all, r, rank))
         r++;
-    return r;
-}
-
-static int majority(const bl_word *all, int size, bool *is_tie)
-{
-    int best = 0;
-    *is_tie = false;
-    for (int r = 1; r < size; r++) {
-        if (first_like(all, r) != r)
-            continue;
-        int n = n_like(all, size, r), most = n_like(all, size, best);
-        *is_tie = n == most || (*is_tie && n < most);
-        if (n > most)
-            best = r;
-    }
-    return best;
+    return r == rank;
 }
 
 static void ranks_like(const bl_word *all, int size, int rank, char *out, size_t room)
 {
-    bool is_one = n_like(all, size, rank) == 1;
-    snprintf(out, room, is_one ? "rank " : "ranks ");
-    const char *between = "";
-    for (int r = 0; r < size; r++)
-        if (bl_word_fits(&all[r], &all[rank])) {
-            bl_words_add(out, room, "%s%d", between, r);
-            between = ", ";
-        }
+    bl_text words = {0};
+    bl_vote_name_by(all, size, rank, are_same, &words);
+    snprintf(out, room, "%.*s", (int)room - 1, bl_text_get(&words));
+    bl_text_fini(&words);
 }
 
 /* One line for all that say the same; the site and the position are those of the first. */
@@ -136,22 +123,19 @@ static void tell_side(const bl_word *all, int size, int rank, bl_report_fault *f
 
 bool bl_word_odd(const bl_word *all, int size, int rank)
 {
-    bool is_tie;
-    int best = majority(all, size, &is_tie);
-    return !is_tie && !bl_word_fits(&all[rank], &all[best]);
+    bl_vote vote = bl_vote_by(all, size, are_same);
+    return !vote.is_tie && !are_same(all, rank, vote.reference);
 }
 
-static void headline(const bl_word *all, int size, int best, bool is_tie, bl_report_fault *fault)
+static void headline(const bl_word *all, int size, bl_vote vote, bl_report_fault *fault)
 {
     char ranks[96], call[160], others[160];
-    int odd = 0;
-    while (bl_word_fits(&all[odd], &all[best]))
-        odd++;
+    int best = vote.reference, odd = vote.odd;
     int n_others = n_like(all, size, best), n_more = size - n_others - n_like(all, size, odd);
     ranks_like(all, size, odd, ranks, sizeof ranks);
     bl_word_describe(&all[odd], call, sizeof call);
     bl_word_describe(&all[best], others, sizeof others);
-    if (is_tie)
+    if (vote.is_tie)
         bl_words_add(fault->what, sizeof fault->what, "%s called %s, and as many called %s: a tie", ranks, call,
                      others);
     else if (n_others == 1)
@@ -165,18 +149,14 @@ static void headline(const bl_word *all, int size, int best, bool is_tie, bl_rep
 
 belay_code bl_group_compare(const bl_word *all, int size, bl_report_fault *fault)
 {
-    int r = 1;
-    while (r < size && bl_word_fits(&all[r], &all[0]))
-        r++;
-    if (r >= size)
+    bl_vote vote = bl_vote_by(all, size, are_same);
+    if (vote.odd < 0)
         return BELAY_OK;
-    bool is_tie;
-    int best = majority(all, size, &is_tie);
     bl_report_fault_init(fault, BELAY_COMM_MISMATCH);
-    headline(all, size, best, is_tie, fault);
-    for (r = 0; r < size; r++)
-        if (first_like(all, r) == r && r != best)
+    headline(all, size, vote, fault);
+    for (int r = 0; r < size; r++)
+        if (is_first(all, r) && r != vote.reference)
             tell_side(all, size, r, fault);
-    tell_side(all, size, best, fault);
+    tell_side(all, size, vote.reference, fault);
     return BELAY_COMM_MISMATCH;
 }

@@ -117,8 +117,8 @@ static belay_code tell_difference(bl_trainer *t, const compared *item, const uin
     bl_report_fault f;
     bl_text odd = {0}, rest = {0}, words[2] = {{0}, {0}};
     bl_report_fault_init(&f, BELAY_COMM_MISMATCH);
-    bl_vote_name(value, t->ranks.size, vote.odd, true, &odd);
-    bl_vote_name(value, t->ranks.size, vote.reference, true, &rest);
+    bl_vote_name(value, t->ranks.size, vote.odd, &odd);
+    bl_vote_name(value, t->ranks.size, vote.reference, &rest);
     name_value(item, (int64_t)value[vote.odd], &words[0]);
     name_value(item, (int64_t)value[vote.reference], &words[1]);
     snprintf(f.what, sizeof f.what, "%.100s: %s other than of %.100s%s", bl_text_get(&odd), item->what,

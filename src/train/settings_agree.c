@@ -59,8 +59,8 @@ static belay_code tell(const bl_setting_row *row, belay_group *group, const char
     bl_report_fault f;
     bl_text odd = {0}, rest = {0};
     bl_report_fault_init(&f, BELAY_COMM_MISMATCH);
-    bl_vote_name(value, size, vote.odd, true, &odd);
-    bl_vote_name(value, size, vote.reference, true, &rest);
+    bl_vote_name(value, size, vote.odd, &odd);
+    bl_vote_name(value, size, vote.reference, &rest);
     snprintf(f.what, sizeof f.what, "%s%s differs: %.100s and %.100s%s", dashes, row->name, bl_text_get(&odd),
              bl_text_get(&rest), vote.is_tie ? "; as many say one as the other" : "");
     bl_report_fault_fact(&f, "%.100s: %.*s", bl_text_get(&odd), WORDS - 1, all + (size_t)vote.odd * WORDS);

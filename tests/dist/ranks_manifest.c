@@ -83,7 +83,7 @@ static void names_of(int size, char odd[32], char others[32])
     if (size == 2)
         snprintf(others, 32, "rank 0");
     else
-        snprintf(others, 32, size == 3 ? "ranks 0 and 1" : "ranks 0, 1 and 2");
+        snprintf(others, 32, size == 3 ? "ranks 0, 1" : "ranks 0, 1, 2");
 }
 
 static void run(const variant *v)

@@ -28,7 +28,7 @@ static void settings_that_must_be_the_same_are_compared(void **state)
     give(&s, "lr", r.rank == 1 ? "0.01" : "0.001");
     give(&s, "skip-batch", r.rank == 1 ? "0:3" : "0:4"); /* the first that differs is told */
     assert_int_equal(bl_settings_agree(&s, r.group), BELAY_COMM_MISMATCH);
-    snprintf(rest, sizeof rest, "%s", r.size == 2 ? "rank 0" : r.size == 3 ? "ranks 0 and 2" : "ranks 0, 2 and 3");
+    snprintf(rest, sizeof rest, "%s", r.size == 2 ? "rank 0" : r.size == 3 ? "ranks 0, 2" : "ranks 0, 2, 3");
     ranks_expect("belay: --lr differs: rank 1 and %s%s (comm.mismatch)\n"
                  "    rank 1: 0.01\n"
                  "    %s: 0.001\n"
