@@ -55,5 +55,7 @@ int main(int argc, char **argv)
     belay_group_close(group);
     int status = belay_close(ctx);
     fflush(stdout);
-    _exit(status); /* exit handlers of MPI wait for ranks, and one may be dead */
+    if (status != 0) /* exit handlers of MPI wait for ranks, and one may be dead */
+        _exit(status);
+    return status;
 }

@@ -3,7 +3,8 @@
  *
  * A *rank* is a process of the group, with a context of its own.  Each operation of a group is entered by every rank, in
  * the same order and with the same arguments.  Whether they did is compared before data move: a rank that calls something
- * else is named on all ranks (comm.mismatch).  One that does not come is named when the deadline is over
+ * else is named on all ranks (comm.mismatch).  Reductions of gradients alone are compared behind them, at the window's
+ * end, so that nothing waits for it.  One that does not come is named when the deadline is over
  * (comm.deadline); a rank that gave up is named at once (comm.peer).  After each of these the group is broken: what is
  * asked of it then is refused in silence, windows are not applied, and belay_close gives the status of the first of them.
  *
@@ -51,7 +52,7 @@ typedef enum belay_group_op {
     BELAY_GROUP_OR = 2   /* of integers and bool, bit by bit */
 } belay_group_op;
 
-/* Operations over contiguous tensors of one shape and dtype on all ranks; each waits for its end, which writes the tensor.
+/* Operations over contiguous tensors of as many elements and of one dtype on all ranks; each waits for its end, which writes the tensor.
  * Sums are added in the order of the transport, the same on every run of as many ranks.  Faults: comm.mismatch,
  * comm.deadline, comm.peer, comm.failed, type.dtype, shape.contract, life.stale, conf.order, conf.value. */
 BELAY_API BELAY_MUST_USE belay_code belay_group_all_reduce(belay_group *group, belay_tensor tensor, belay_group_op op);

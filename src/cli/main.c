@@ -20,9 +20,11 @@ int main(int argc, char **argv)
 {
     hold_standard_streams();
     int status = bl_cli_main(argc, argv);
-    if (bl_run_rank_number() >= 0) { /* exit handlers of MPI wait for other ranks, which may be dead */
+    if (bl_run_rank_number() >= 0) {
         fflush(NULL);
-        _exit(status);
+        if (status != 0) /* exit handlers of MPI wait for other ranks, which may be dead */
+            _exit(status);
+        return status; /* mpirun is told that this rank is done */
     }
 #ifndef __SANITIZE_ADDRESS__ /* whose exit handler looks for leaks */
     if (!bl_cpu_blas_is_open()) {

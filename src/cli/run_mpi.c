@@ -65,6 +65,8 @@ static belay_code check(const bl_run *run, bl_error *error)
     }
     if (o->hostfile != NULL && bl_file_kind_get(o->hostfile) == BL_FILE_ABSENT)
         return bl_error_set(error, BELAY_FILE_OPEN, "the hostfile '%s' is not there", o->hostfile);
+    if (o->hostfile != NULL && bl_file_kind_get(o->hostfile) == BL_FILE_FOLDER)
+        return bl_error_set(error, BELAY_FILE_OPEN, "the hostfile '%s' is a folder", o->hostfile);
     return BELAY_OK;
 }
 

@@ -164,6 +164,13 @@ static bool are_all_alike(const bl_ends *ends)
     return ends->n > 1;
 }
 
+/* What ranks that are asked to end by SIGTERM end with, by themselves or by the signal. */
+static bool is_asked_end(const bl_ends *ends)
+{
+    const bl_rank_end *r = ends->first >= 0 ? &ends->rank[ends->first] : NULL;
+    return r != NULL && r->has_ended && r->held == 0 && (r->signal == SIGTERM || r->status == 128 + SIGTERM);
+}
+
 belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *s, bl_error *error)
 {
     const bl_supervise_facts *f = bl_supervise_facts_get(s);
@@ -173,10 +180,13 @@ belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *s, bl_error *error)
     TRY(bl_ends_read(run->attempt_path, (int)run->options->n, &run->ends, error));
     if (f->stop_signal != 0 && run->ends.first >= 0 && !run->ends.rank[run->ends.first].has_ended)
         run->ends.status = 128 + SIGKILL; /* asked twice: none was left the time to tell */
+    bool ended_as_asked = f->stop_signal != 0 && is_asked_end(&run->ends);
+    if (ended_as_asked)
+        run->ends.status = 128 + f->stop_signal;
     if (!run->locating)
         run->status = run->ends.status;
-    bool tells =
-        run->ends.first >= 0 && (f->stop_signal == 0 || run->ends.rank[run->ends.first].part == BL_PART_PRIMARY);
+    bool tells = run->ends.first >= 0 && !ended_as_asked &&
+                 (f->stop_signal == 0 || run->ends.rank[run->ends.first].part == BL_PART_PRIMARY);
     if (f->stop_signal != 0)
         bl_run_say("belay: the run was stopped by %s%s", bl_signal_name(f->stop_signal, name), tells ? ", " : "\n");
     else if (tells)

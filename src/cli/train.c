@@ -7,6 +7,7 @@
 #include "cli/run.h"
 #include "cli/train.h"
 #include "train/job.h"
+#include "train/resume.h"
 
 _Static_assert(BL_SETTING_data == 0, "DATA is an argument: the options are the rows behind it");
 
@@ -105,10 +106,15 @@ static void run_here(bl_cli *cli, bl_settings *settings, belay_train_result *res
     }
 }
 
-/* Whether this process only starts the ranks. */
-static bool starts_ranks(const bl_settings *settings)
+/* Whether this process only starts the ranks: as many as were asked for, else as the run has that goes on. */
+static bool starts_ranks(bl_settings *settings)
 {
-    return settings->n > 1 && settings->out != NULL && bl_run_rank_number() < 0;
+    bool is_given = settings->set_by[BL_SETTING_n] >= BL_SET_BY_CONFIG;
+    if (settings->out == NULL || bl_run_rank_number() >= 0)
+        return false;
+    if (settings->resume && !settings->overwrite && !is_given)
+        settings->n = bl_train_resume_ranks(settings->out);
+    return settings->n > 1;
 }
 
 static int run_train(bl_cli *cli)

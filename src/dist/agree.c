@@ -205,9 +205,11 @@ static bool fit_together(belay_reducer *r)
 {
     uint64_t *value = bl_alloc(belay_group_size(r->group), sizeof *value);
     bool fit = value != NULL;
-    if (!fit)
+    if (!fit) {
         bl_context_raise(r->context, BELAY_MEM_EXHAUSTED, "no memory to compare the words of %d ranks",
                          belay_group_size(r->group));
+        belay_group_abort(r->group, "no memory to compare the words of the ranks");
+    }
     for (int i = 0; i < BL_COUNT(sames) && fit; i++)
         fit = is_same(r, &sames[i], value);
     fit = fit && have_reduced_alike(r, value);

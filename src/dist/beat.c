@@ -8,7 +8,7 @@
 
 #include "dist/words.h"
 
-static double seconds(int64_t ns) { return (double)ns / 1e9; }
+static double seconds(int64_t ns) { return ns > 0 ? (double)ns / 1e9 : 0; }
 
 void bl_failure_begin(bl_failure *failure, belay_code code)
 {

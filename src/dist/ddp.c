@@ -133,6 +133,8 @@ static bool share(const belay_reducer *r, belay_tensor tensor, const char *name)
     if (host == NULL)
         bl_context_raise(r->context, BELAY_MEM_EXHAUSTED, "no memory to hand %.100s to all ranks", name);
     bl_free(host);
+    if (!is_done) /* the others wait for this rank's part in it; a group that is broken knows already */
+        belay_group_abort(r->group, "a tensor could not be handed to all ranks");
     return is_done;
 }
 
@@ -194,6 +196,8 @@ belay_reducer *belay_ddp(belay_module *module, belay_group *group, const belay_d
 {
     BL_ENTER(bl_module_context(module));
     belay_context *context = bl_module_use(module);
+    if (context != NULL && group == NULL && context->n_faults == 0) /* else why there is none was told */
+        bl_context_raise(context, BELAY_CONF_MISSING, "a reducer needs a group, and was given NULL");
     if (context == NULL || !bl_group_use(group))
         return &nil_reducer;
     if (group->context != context) {

@@ -327,7 +327,8 @@ int bl_worker_lowest_survivor(bl_group_worker *w)
 
 /* ---- works ----------------------------------------------------------------------------------------------------------- */
 
-static void fail_by_error(bl_group_worker *w, const bl_error *error)
+/* An error in data may be another rank's doing, whose reduction was of another size: nobody is blamed for it. */
+static void fail_by_error(bl_group_worker *w, int plane, const bl_error *error)
 {
     bl_failure failure;
     bl_failure_begin(&failure, error->code);
@@ -335,7 +336,11 @@ static void fail_by_error(bl_group_worker *w, const bl_error *error)
     snprintf(failure.fault.facts, sizeof failure.fault.facts, "%.*s", (int)sizeof failure.fault.facts - 1,
              error->facts);
     snprintf(failure.fault.advice, sizeof failure.fault.advice, "%s", error->advice);
-    bl_failure_culprit(&failure, w->place.rank);
+    if (plane == BL_PLANE_DATA && w->place.size > 1)
+        bl_report_fault_fact(&failure.fault, "one rank's reduction may have met another one of a peer: compare which "
+                                             "backwards each rank has averaged");
+    else
+        bl_failure_culprit(&failure, w->place.rank);
     bl_worker_fail(w, &failure);
 }
 
@@ -419,7 +424,7 @@ static bool start_works(bl_group_worker *w, int plane)
         work->is_started = true;
         set_state(work, BL_WORK_UNDER_WAY);
         if (start(w, work, &error) != BELAY_OK) {
-            fail_by_error(w, &error);
+            fail_by_error(w, plane, &error);
             return true;
         }
     }
@@ -434,7 +439,7 @@ static bool test_works(bl_group_worker *w, int plane, int64_t now)
         bl_work *work = *at;
         bool is_done = false;
         if (w->api->test(w->transport, work->request, &is_done, &error) != BELAY_OK) {
-            fail_by_error(w, &error);
+            fail_by_error(w, plane, &error);
             return true;
         }
         if (!is_done) {
@@ -725,6 +730,7 @@ bl_group_worker *bl_worker_open(const bl_transport_api *api, int64_t timeout, co
     if (!wait_until(w, &w->is_opened, most)) {
         bl_error_set(error, BELAY_COMM_DEADLINE, "%s did not start within %.1f s", api->name, (double)most / 1e9);
         bl_error_fact(error, "a rank that opens no group, or has died, keeps all others waiting here");
+        bl_error_advise(error, "Look for a rank that has not come this far, or start fewer ranks on these cores.");
         abandon(w);
         return NULL;
     }

@@ -306,8 +306,8 @@ static void take_signal(bl_supervise *s, const struct signalfd_siginfo *info)
         pause_all(s, is_shared);
     else if (number == SIGINT && is_shared)
         interrupt_shared(s);
-    else if (number == SIGINT || number == SIGTERM)
-        stop(s, number);
+    else if (number == SIGINT || number == SIGTERM || (number == SIGHUP && s->o.watch.stop != NULL))
+        stop(s, number); /* an owner with ranks elsewhere ends them in order when its terminal goes */
     else if (!is_shared)
         bl_rank_forward(s, number);
 }

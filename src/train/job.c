@@ -63,8 +63,9 @@ static belay_code count_ranks(bl_settings *s, bl_error *error)
 {
     int size;
     bool is_given = s->set_by[BL_SETTING_n] >= BL_SET_BY_CONFIG;
+    const char *world = getenv("WORLD_SIZE"); /* of a launcher that starts each rank alone */
     if (bl_launched_by(&size) == BL_LAUNCHER_NONE)
-        return BELAY_OK;
+        return world != NULL && atoi(world) > 1 ? bl_launched_check(false, error) : BELAY_OK;
     if (is_given && s->n != size) {
         bl_error_set(error, BELAY_CONF_CONFLICT, "-n %" PRId64 " in a run that was started as %d ranks", s->n, size);
         bl_error_advise(error, "Leave -n out where mpirun or srun starts the ranks.");

@@ -273,6 +273,22 @@ belay_code bl_train_resume_read(bl_train_resume *resume, bl_settings *settings, 
 
 void bl_train_resume_fini(bl_train_resume *resume) { bl_settings_fini(&resume->before); }
 
+int64_t bl_train_resume_ranks(const char *run)
+{
+    enum { MOST_BYTES = 1 << 24 };
+    json_t *json = NULL;
+    bl_error unheard = {0};
+    char *path = bl_file_join(run, "run.json");
+    int64_t n = 1;
+    if (path != NULL && bl_json_read(path, MOST_BYTES, &json, &unheard) == BELAY_OK) {
+        const json_t *value = json_object_get(json_object_get(json_object_get(json, "settings"), "n"), "value");
+        n = json_is_integer(value) ? json_integer_value(value) : 1;
+    }
+    json_decref(json);
+    bl_free(path);
+    return n >= 1 && n <= bl_setting_rows[BL_SETTING_n].int_high ? n : 1;
+}
+
 void bl_train_resume_tell(const bl_train_resume *r, const bl_settings *s, belay_context *context)
 {
     bl_text before = {0}, now = {0};

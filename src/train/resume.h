@@ -24,6 +24,9 @@ typedef struct bl_train_resume {
 BL_MUST_USE belay_code bl_train_resume_read(bl_train_resume *resume, bl_settings *settings, bl_error *error);
 void bl_train_resume_fini(bl_train_resume *resume);
 
+/* How many ranks the run in that folder had; 1 where it does not say. */
+int64_t bl_train_resume_ranks(const char *run);
+
 /* Warns (run.changed) of each value that may differ, and does. */
 void bl_train_resume_tell(const bl_train_resume *resume, const bl_settings *settings, belay_context *context);
 

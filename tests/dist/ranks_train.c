@@ -344,7 +344,7 @@ static void ranks_with_other_data_are_named(void **state)
              "    %s: 70\n"
              "    when: epoch 0, batch 0 (micro-batch 0 of its window), step 0, rank %d\n"
              "    try: Compare the rank named with the others: same program, settings, data and order of calls.\n",
-             "ranks 0, 2", run_trial_line, "ranks 0 and 2", t.rank);
+             "ranks 0, 2", run_trial_line, "ranks 0, 2", t.rank);
     assert_words_equal(heard.text, expected);
     end_trial(&t);
 }
