@@ -196,9 +196,14 @@ belay_reducer *belay_ddp(belay_module *module, belay_group *group, const belay_d
 {
     BL_ENTER(bl_module_context(module));
     belay_context *context = bl_module_use(module);
-    if (context != NULL && group == NULL && context->n_faults == 0) /* else why there is none was told */
-        bl_context_raise(context, BELAY_CONF_MISSING, "a reducer needs a group, and was given NULL");
-    if (context == NULL || !bl_group_use(group))
+    if (context == NULL)
+        return &nil_reducer;
+    if (group == NULL) {
+        if (context->n_faults == 0) /* else why there is none was told */
+            bl_context_raise(context, BELAY_CONF_MISSING, "a reducer needs a group, and was given NULL");
+        return &nil_reducer;
+    }
+    if (!bl_group_use(group))
         return &nil_reducer;
     if (group->context != context) {
         bl_context_raise(context, BELAY_LIFE_FOREIGN, "a module belongs to another context than its group");

@@ -386,6 +386,17 @@ static void a_dropped_window_waits_for_what_is_in_flight(void **state)
     close_one(&o);
 }
 
+static void a_reducer_without_a_group_is_refused(void **state)
+{
+    (void)state;
+    told_clear();
+    belay_context *context = belay_open(&(belay_options){.device = "cpu", .log = told_remember, .no_journal = true});
+    belay_module *model = belay_mlp(context, &(belay_mlp_options){.sizes = {IN, 4, OUT}});
+    assert_true(belay_reducer_is_nil(belay_ddp(model, NULL, NULL)));
+    assert_non_null(strstr(told(), "belay: a reducer needs a group, and was given NULL (conf.missing)\n"));
+    assert_int_equal(belay_close(context), 2);
+}
+
 static void buckets_of_no_bytes_are_refused(void **state)
 {
     (void)state;
@@ -413,6 +424,7 @@ int main(void)
         cmocka_unit_test(a_module_is_not_freed_under_its_reducer),
         cmocka_unit_test(a_dropped_window_waits_for_what_is_in_flight),
         cmocka_unit_test(buckets_of_no_bytes_are_refused),
+        cmocka_unit_test(a_reducer_without_a_group_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
