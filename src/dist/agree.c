@@ -4,7 +4,7 @@
  *
  *   a fault on any rank          the gate closes on all
  *   a rank without a backward    it has joined the reductions with zeros
- *   other numbers of reductions  a rank that faulted catches up with zeros; else comm.mismatch
+ *   other numbers of reductions  a rank that faulted takes part with zeros (rounds.c); else comm.mismatch
  *   other scale, step, weights   comm.mismatch, with the rank that differs
  *
  * Words go before anybody waits for buckets, so that a rank that will never launch one is known first. */
@@ -96,6 +96,7 @@ typedef struct bl_same {
 static uint64_t step_of(const bl_word *w) { return w->step; }
 static uint64_t scale_of(const bl_word *w) { return w->scale; }
 static uint64_t digest_in(const bl_word *w) { return w->digest; }
+static uint64_t hash_in(const bl_word *w) { return w->hash; }
 static void print_number(uint64_t v, char *out, size_t size) { snprintf(out, size, "%" PRIu64, v); }
 static void print_hash(uint64_t v, char *out, size_t size) { snprintf(out, size, "%016" PRIx64, v); }
 static void print_scale(uint64_t v, char *out, size_t size)
@@ -110,6 +111,7 @@ static const bl_same sames[] = {
     {"is at another step", step_of, print_number, false},
     {"has another loss scale", scale_of, print_scale, false},
     {"has other weights", digest_in, print_hash, true},
+    {"has reduced other buckets", hash_in, print_hash, false},
 };
 
 static void tell_difference(belay_reducer *r, const bl_same *same, const uint64_t *value, bl_vote vote)
@@ -162,45 +164,6 @@ static bool is_same(belay_reducer *r, const bl_same *same, uint64_t *value)
     return false;
 }
 
-static uint64_t most_launched(const belay_reducer *r)
-{
-    uint64_t most = 0;
-    for (int q = 0; q < belay_group_size(r->group); q++)
-        most = r->group->all[q].launched > most ? r->group->all[q].launched : most;
-    return most;
-}
-
-/* A rank that met no fault has reduced as often as the others, or their backwards belong to different micro-batches. */
-static bool have_reduced_alike(belay_reducer *r, uint64_t *value)
-{
-    static const bl_same often = {"has reduced another number of buckets", NULL, print_number, false};
-    uint64_t most = most_launched(r);
-    bool is_alike = true;
-    int size = belay_group_size(r->group);
-    for (int q = 0; q < size; q++) {
-        const bl_word *w = &r->group->all[q];
-        value[q] = w->launched;
-        is_alike = is_alike && (w->launched == most || (w->flags & (BL_FLAG_FAULT | BL_FLAG_ABSENT)) != 0);
-    }
-    if (!is_alike) {
-        tell_difference(r, &often, value, bl_vote_of(value, size));
-        return false;
-    }
-    /* As many, but not the same ones: plans differ. */
-    for (int q = 0; q < size; q++)
-        value[q] = r->group->all[q].launched == most ? r->group->all[q].hash : 0;
-    uint64_t first = 0;
-    for (int q = 0; q < size; q++)
-        first = first != 0 ? first : value[q];
-    for (int q = 0; q < size; q++)
-        value[q] = value[q] != 0 ? value[q] : first;
-    static const bl_same order = {"has reduced other buckets", NULL, print_hash, false};
-    bl_vote vote = bl_vote_of(value, size);
-    if (vote.odd >= 0)
-        tell_difference(r, &order, value, vote);
-    return vote.odd < 0;
-}
-
 static bool fit_together(belay_reducer *r)
 {
     uint64_t *value = bl_alloc(belay_group_size(r->group), sizeof *value);
@@ -212,7 +175,6 @@ static bool fit_together(belay_reducer *r)
     }
     for (int i = 0; i < BL_COUNT(sames) && fit; i++)
         fit = is_same(r, &sames[i], value);
-    fit = fit && have_reduced_alike(r, value);
     bl_free(value);
     return fit;
 }
@@ -347,17 +309,9 @@ static void overflow_outside(const belay_optimizer *o)
 
 /* ---- the agreement --------------------------------------------------------------------------------------------------- */
 
-static void catch_up(belay_reducer *r)
-{
-    uint64_t most = most_launched(r);
-    while (r->group->n_launched < most && r->group->broken == BELAY_OK)
-        bl_round_run(r);
-}
-
 static belay_code finish(belay_reducer *r, bl_verdict *v)
 {
     *v = verdict_of(r);
-    catch_up(r);
     bl_group_phase(r->group, BL_PHASE_REDUCE);
     bool anybody_walked = !all_are(r, BL_FLAG_ABSENT), is_scaled = (v->flags & BL_FLAG_SCALED) != 0;
     if (!bl_buckets_settle(r))
@@ -381,7 +335,7 @@ static belay_code agree(belay_reducer *r, uint32_t flags, const double figure[3]
     (void)bl_place_settle(r->context, NULL); /* what the device met in this window is to be told to the others */
     if (r->n_rounds == 0) {
         flags |= BL_FLAG_ABSENT;
-        bl_round_run(r);
+        bl_reducer_run_round(r);
     }
     bl_group_phase(r->group, BL_PHASE_AGREE);
     bl_word word = word_of(r, flags, figure);

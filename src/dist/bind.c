@@ -13,7 +13,7 @@
 enum { NAME_SIZE = 16, HOST_SIZE = 56 };
 
 /* In a word: `more` holds the device's name, then the host's; `value` its number, -1: a shared one; `n_batch` the lowest
- * rank of the host; `hash` local rank and size; `scale` whether a number was given. */
+ * rank of the host; `digest` local rank and size; `scale` whether a number was given. */
 static const char *host_of(const bl_word *word) { return word->more + NAME_SIZE; }
 
 static bool is_explicit(const char *device) { return strchr(device, ':') != NULL; }
@@ -39,7 +39,7 @@ static int shared_with(const bl_word *all, int rank)
 /* Its number is the rank among all, and no rank of its host has that number. */
 static bool is_global(const bl_word *word, int rank)
 {
-    int64_t local_rank = (int64_t)(word->hash >> 32), local_size = (int64_t)(word->hash & UINT32_MAX);
+    int64_t local_rank = (int64_t)(word->digest >> 32), local_size = (int64_t)(word->digest & UINT32_MAX);
     return word->scale != 0 && word->value == rank && rank != local_rank && word->value >= local_size;
 }
 
@@ -47,7 +47,7 @@ static void tell_table(const bl_word *all, int size, bl_report_fault *fault)
 {
     for (int r = 0; r < size; r++)
         bl_report_fault_fact(fault, "rank %d: %.*s, local rank %d on %.*s", r, NAME_SIZE - 1, all[r].more,
-                             (int)(all[r].hash >> 32), HOST_SIZE - 1, host_of(&all[r]));
+                             (int)(all[r].digest >> 32), HOST_SIZE - 1, host_of(&all[r]));
 }
 
 belay_code bl_bind_check(const bl_word *all, int size, bl_report_fault *fault)
@@ -85,7 +85,7 @@ void bl_bind_say(const bl_transport_place *p, const char *device, const char *na
     const char *colon = strchr(name, ':');
     word->value = colon != NULL ? strtol(colon + 1, NULL, 10) : -1;
     word->n_batch = p->leader;
-    word->hash = (uint64_t)p->local_rank << 32 | (uint32_t)p->local_size;
+    word->digest = (uint64_t)p->local_rank << 32 | (uint32_t)p->local_size;
     word->scale = is_explicit(device);
     snprintf(word->more, NAME_SIZE, "%s", name);
     snprintf(word->more + NAME_SIZE, HOST_SIZE, "%.*s", HOST_SIZE - 1, p->host);
@@ -98,7 +98,7 @@ static belay_code bind(belay_group *group, const char *device)
     belay_code code = open_device(group, device, &place, name);
     if (code != BELAY_OK) {
         bl_word word = bl_group_word(group, BL_CALL_BIND);
-        word.flags = BL_FLAG_REFUSED;
+        word.flags |= BL_FLAG_REFUSED;
         snprintf(word.more, sizeof word.more, "%s", belay_code_name(code));
         belay_code met = bl_group_exchange(group, &word);
         return met != BELAY_OK ? met : code;

@@ -277,6 +277,7 @@ void bl_bucket_launch(belay_reducer *r, bl_bucket *b)
                         .dtype = b->dtype,
                         .op = BELAY_GROUP_SUM,
                         .factor = 1.0f / (float)belay_group_size(r->group),
+                        .after = bl_round_word(&r->round),
                         .what = b->words,
                         .site = r->walk_site};
     bl_lease_begin(r->context, &b->gradients, r->walk_site);

@@ -14,7 +14,7 @@
 static belay_code refuse(belay_group *group, bl_call_kind kind, belay_code code)
 {
     bl_word word = bl_group_word(group, kind);
-    word.flags = BL_FLAG_REFUSED;
+    word.flags |= BL_FLAG_REFUSED;
     snprintf(word.more, sizeof word.more, "%s", belay_code_name(code));
     belay_code met = bl_group_exchange(group, &word);
     return met != BELAY_OK ? met : code;

@@ -159,6 +159,7 @@ static bool share_all(const belay_reducer *r)
 static void reducer_fini(belay_reducer *r)
 {
     bl_buckets_free(r);
+    bl_round_close(&r->round);
     bl_stage_line_close(r->context, &r->line);
     bl_free(r->parameter);
     bl_free(r->sizes);
@@ -185,7 +186,7 @@ static void destroy(void *object)
 static bool begin(belay_reducer *r, const belay_ddp_options *options)
 {
     if (!set_options(r, options) || !take_parameters(r) || !bl_stage_line_open(r->context, r->place, &r->line) ||
-        !bl_buckets_make(r, r->order)) {
+        !bl_buckets_make(r, r->order) || !bl_round_open(r->group, &r->round, bl_reducer_join_round, r)) {
         belay_group_abort(r->group, "belay_ddp was refused");
         return false;
     }

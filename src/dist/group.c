@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "dist/calls.h"
 #include "dist/launched.h"
+#include "dist/rounds.h"
 #include "dist/words.h"
 #include "dist/worker.h"
 
@@ -119,15 +120,13 @@ void bl_group_break(belay_group *group, const bl_report_fault *fault, const int 
     bl_worker_fail(group->worker, &failure);
 }
 
-static belay_code break_by_mismatch(belay_group *group, const bl_word *all, const bl_report_fault *fault)
+static void break_by_mismatch(belay_group *group, const bl_word *all, const bl_report_fault *fault)
 {
     int culprit[BL_MAX_CULPRITS], n = 0;
     for (int r = 0; r < group->place.size && n < BL_MAX_CULPRITS; r++)
         if (bl_word_odd(all, group->place.size, r))
             culprit[n++] = r;
     bl_group_break(group, fault, culprit, n);
-    bl_group_look(group);
-    return group->broken;
 }
 
 void bl_group_keep(belay_group *group, void *memory) { bl_worker_keep(group->worker, memory); }
@@ -143,15 +142,20 @@ bl_phase bl_group_phase(belay_group *group, bl_phase phase)
 
 bl_word bl_group_word(belay_group *group, bl_call_kind kind)
 {
+    return bl_group_word_at(group, kind, group->context->site);
+}
+
+bl_word bl_group_word_at(belay_group *group, bl_call_kind kind, uintptr_t site)
+{
     const belay_context *context = group->context;
     bl_word word = {.kind = kind,
                     .number = group->n_calls,
                     .hash = group->hash,
-                    .launched = group->n_launched,
+                    .flags = context->window_faulted ? BL_FLAG_FAULT : 0,
                     .step = context->step,
                     .epoch = context->epoch,
                     .position = context->position};
-    snprintf(word.site, sizeof word.site, "%s", words_of_site(group, context->site));
+    snprintf(word.site, sizeof word.site, "%s", words_of_site(group, site));
     return word;
 }
 
@@ -165,18 +169,31 @@ void bl_group_exchange_work(belay_group *group, bl_word *mine, bl_word *all, bl_
     work->n = BL_WORD_BYTES;
 }
 
-belay_code bl_group_exchange(belay_group *group, const bl_word *mine)
+bool bl_group_settle_words(belay_group *group, bl_word *all)
 {
     bl_report_fault fault;
-    bl_work work = {.site = group->context->site};
-    *group->mine = *mine;
-    bl_group_exchange_work(group, group->mine, group->all, &work);
-    bl_group_post(group, &work);
-    if (!bl_group_wait(group, &work))
-        return group->broken;
-    if (bl_group_compare(group->all, group->place.size, &fault) == BELAY_OK)
-        return BELAY_OK;
-    return break_by_mismatch(group, group->all, &fault);
+    bl_words_follow(all, group->place.size);
+    bool fit = bl_words_compare(all, group->place.size, &fault) == BELAY_OK;
+    if (!fit)
+        break_by_mismatch(group, all, &fault);
+    return fit;
+}
+
+belay_code bl_group_exchange(belay_group *group, const bl_word *mine)
+{
+    do {
+        bl_work work = {.site = group->context->site};
+        *group->mine = *mine;
+        group->mine->number = group->n_calls;
+        group->mine->hash = group->hash;
+        bl_group_exchange_work(group, group->mine, group->all, &work);
+        bl_group_post(group, &work);
+        if (!bl_group_wait(group, &work))
+            return group->broken;
+        if (!bl_group_settle_words(group, group->all))
+            bl_group_look(group);
+    } while (bl_rounds_follow(group, group->all));
+    return group->broken;
 }
 
 /* ---- works ----------------------------------------------------------------------------------------------------------- */
@@ -197,7 +214,6 @@ void bl_group_post(belay_group *group, bl_work *work)
         fold(group, (uint64_t)work->kind << 32 | (uint64_t)work->dtype << 16 | (uint64_t)work->op);
         fold(group, (uint64_t)work->n);
         fold(group, (uint64_t)factor << 32 | (uint32_t)work->root);
-        group->n_launched++;
     }
     bl_worker_post(group->worker, work);
 }

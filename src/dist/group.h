@@ -27,6 +27,7 @@ typedef enum bl_call_kind {
     BL_CALL_BARRIER,
     BL_CALL_AGREE,
     BL_CALL_MANIFEST, /* of a reducer; `count` says which part of it */
+    BL_CALL_ROUND,    /* of a reducer, whose number is `count` */
     BL_CALL_STEP,     /* a window's end */
     BL_CALL_CLOSE,
     BL_N_CALLS
@@ -36,31 +37,31 @@ typedef enum bl_call_kind {
 typedef struct bl_word {
     uint32_t kind; /* bl_call_kind */
     uint32_t dtype, op, root;
-    uint64_t number;   /* how many calls of this plane came before */
-    int64_t count;     /* elements */
-    uint64_t step;     /* of the context */
-    int64_t value;     /* BIND: ordinal; AGREE: n; others: the caller's */
-    uint64_t hash;     /* of what was launched on the data plane since the group was opened */
-    uint64_t launched; /* how many that were */
-    uint32_t flags;    /* STEP: BL_FLAG_... */
-    uint32_t scale;    /* STEP: bits of the loss scale (f32), 0: none */
-    uint64_t digest;   /* STEP: of all parameters, 0: not this time; MANIFEST: of the part */
-    int64_t n_batch;   /* STEP: samples of the last micro-batch */
-    double figure[3];  /* STEP: the trainer's */
+    uint64_t number;  /* how many calls of this plane came before */
+    int64_t count;    /* elements */
+    uint64_t step;    /* of the context */
+    int64_t value;    /* BIND: ordinal; AGREE: n; others: the caller's */
+    uint64_t hash;    /* of what was launched on the data plane since the group was opened */
+    uint32_t flags;   /* BL_FLAG_... */
+    uint32_t scale;   /* STEP: bits of the loss scale (f32), 0: none */
+    uint64_t digest;  /* STEP: of all parameters, 0: not this time; MANIFEST: of the part */
+    int64_t n_batch;  /* STEP: samples of the last micro-batch */
+    double figure[3]; /* STEP: the trainer's */
     uint32_t epoch, position;
     char site[BL_WORD_SITE]; /* "train.c:88", cut */
-    char more[72];           /* BIND: device and host; others: a name */
+    char more[80];           /* BIND: device and host; others: a name */
 } bl_word;
 _Static_assert(sizeof(bl_word) == BL_WORD_BYTES, "a word has a fixed size");
 
 enum {
-    BL_FLAG_FAULT = 1,    /* a fault in the window: it must not be applied */
+    BL_FLAG_FAULT = 1,    /* any call: a fault in the window, which must not be applied */
     BL_FLAG_OVERFLOW = 2, /* gradients that no bucket holds are not finite */
     BL_FLAG_ABSENT = 4,   /* the rank had no backward in the window */
     BL_FLAG_STOP = 8,     /* it was asked to stop */
     BL_FLAG_FATAL = 16,   /* it cannot go on after this window */
     BL_FLAG_SCALED = 64,  /* its gradients are times a loss scale */
-    BL_FLAG_REFUSED = 32  /* any call: refused on this rank, which told why; the same on all ranks as the kind is */
+    BL_FLAG_REFUSED = 32, /* any call: refused on this rank, which told why; the same on all ranks as the kind is */
+    BL_FLAG_FOLLOWS = 128 /* never sent: see bl_words_follow */
 };
 
 /* ---- works ------------------------------------------------------------------------------------------------------------ */
@@ -84,7 +85,8 @@ typedef struct bl_work {
     belay_group_op op;
     int root;
     float factor;          /* floats are multiplied by it before they are summed; 0: they are not */
-    const uint64_t *ready; /* the worker begins when *ready >= ready_at (acquire); NULL: at once */
+    uint64_t after;        /* the worker begins when so many words of the group are over, well */
+    const uint64_t *ready; /* ... and when *ready >= ready_at (acquire); NULL: at once */
     uint64_t ready_at;
     /* Called by the worker, before the operation begins, and when it has ended (`failed`: it has not).  NULL: nobody is. */
     void (*begin)(void *state);
@@ -126,11 +128,13 @@ struct belay_group {
     bool is_closed, is_bound;
     bool gave_up, has_ended; /* this rank said so; the ranks' last call was made */
     bl_transport_place place;
-    int64_t timeout;           /* ns */
-    uint64_t n_calls;          /* on the plane of words */
-    uint64_t hash, n_launched; /* on the plane of data */
-    belay_code broken;         /* why nothing is asked of it any more; BELAY_OK: it is whole */
+    int64_t timeout;   /* ns */
+    uint64_t n_calls;  /* on the plane of words */
+    uint64_t hash;     /* of the plane of data */
+    belay_code broken; /* why nothing is asked of it any more; BELAY_OK: it is whole */
     int n_reducers;
+    struct bl_round *rounds; /* of its reducers; see dist/rounds.h */
+    int64_t n_rounds_opened;
     bl_word *all; /* [size], of the last exchange */
     bl_word *mine;
     bl_group_worker *worker;
@@ -141,17 +145,21 @@ struct belay_group {
  * bound, silent when it is broken or nil). */
 bool bl_group_use(belay_group *group);
 
-/* Fills in kind, number, step, hash, launched, position and site of the call at work; the rest is zero. */
+/* Fills in kind, number, hash, step, position, whether the window has faulted, and the site of the call at work, or that
+ * site; the rest is zero. */
 bl_word bl_group_word(belay_group *group, bl_call_kind kind);
+bl_word bl_group_word_at(belay_group *group, bl_call_kind kind, uintptr_t site);
 
-/* Tells every rank this rank's word and waits for all of theirs, which are in group->all then.  Raises comm.mismatch where
- * they do not fit together, comm.deadline, comm.peer. */
+/* Tells every rank this rank's word and waits for all of theirs, which are in group->all then.  Where the others average
+ * first, and this rank's window is lost, it takes part in that before.  Raises comm.mismatch where words do not fit together,
+ * comm.deadline, comm.peer. */
 BL_MUST_USE belay_code bl_group_exchange(belay_group *group, const bl_word *mine);
 
-/* The same as a work, for whoever may not wait: fill in `begin`, `end`; data is group-sized room for words.  bl_group_compare
- * is then for `end` (any thread; touches nothing but the words): BELAY_OK, or comm.mismatch with the words about it. */
+/* The same as a work, for whoever may not wait: fill in `begin`, `end`; `all` is group-sized room for words.  Then
+ * bl_group_settle_words is for `end` (any thread): who follows whom, and whether the rest fits together; where it does not
+ * the group is broken, and the main thread tells. */
 void bl_group_exchange_work(belay_group *group, bl_word *mine, bl_word *all, bl_work *work);
-belay_code bl_group_compare(const bl_word *all, int size, bl_report_fault *fault);
+bool bl_group_settle_words(belay_group *group, bl_word *all);
 
 /* Posts a work; folds it into the group's hash when it is of the plane of data.  In a broken group it has failed when this
  * returns, and its `end` was called by this thread. */

@@ -5,6 +5,7 @@
  *   manifest.c   what the ranks are about to train, compared item by item
  *   plan.c       which parameter lies in which bucket
  *   bucket.c     buckets: their memory, their states, who may touch them
+ *   rounds.c     what the ranks say before a reduction: whose it is
  *   reducer.c    follows backward: which gradients are whole, which bucket goes next
  *   agree.c      the end of a window: what the ranks tell each other, and what follows from it
  *
@@ -17,6 +18,7 @@
 
 #include "dist/plan.h"
 #include "dist/reducer.h"
+#include "dist/rounds.h"
 #include "dist/stage.h"
 #include "grad/tape.h"
 #include "optim/optim.h"
@@ -74,6 +76,7 @@ struct belay_reducer {
     uintptr_t walk_site;
 
     /* the window at work */
+    bl_round round;
     int64_t n_rounds; /* begun in it */
     bool is_agreed;   /* its end was, with this */
     bl_verdict verdict;
@@ -111,7 +114,9 @@ bool bl_buckets_settle(belay_reducer *r);
 void bl_reducer_follow(belay_reducer *r);
 void bl_reducer_unfollow(belay_reducer *r);
 /* Begins and ends a round in which nothing arrives: what gradients there are, else zeros. */
-void bl_round_run(belay_reducer *r);
+void bl_reducer_run_round(belay_reducer *r);
+/* The same of a round whose words have gone; takes a reducer. */
+void bl_reducer_join_round(void *state);
 
 /* ---- agree.c */
 

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "dist/parts.h"
+#include "dist/words.h"
 
 /* ---- rounds ---------------------------------------------------------------------------------------------------------- */
 
@@ -23,7 +24,6 @@ static void take_order(belay_reducer *r)
 
 static void begin_round(belay_reducer *r)
 {
-    (void)bl_buckets_settle(r);
     take_order(r);
     for (int64_t b = 0; b < r->plan.n_buckets; b++)
         r->bucket[b].pending = r->plan.bucket[b].n_parameters;
@@ -48,9 +48,43 @@ static void end_round(belay_reducer *r)
     launch_ready(r);
 }
 
-void bl_round_run(belay_reducer *r)
+void bl_reducer_join_round(void *state)
+{
+    belay_reducer *r = state;
+    if (r->is_walking) { /* in a function's backward, which on the others does not call what it calls here */
+        belay_group_abort(r->group, "the others average again inside of the backward that it averages");
+        return;
+    }
+    (void)bl_buckets_settle(r);
+    r->walk_site = r->context->site;
+    begin_round(r);
+    end_round(r);
+}
+
+/* "4.weight and 3 others": what is averaged, to tell reducers apart. */
+static void describe(const belay_reducer *r, char *out, size_t size)
+{
+    if (r->n == 0)
+        snprintf(out, size, "nothing");
+    else
+        snprintf(out, size, "%.40s", belay_module_parameter_name(r->module, r->parameter[0].room.number));
+    if (r->n > 1)
+        bl_words_add(out, size, " and %" PRId64 " other%s", r->n - 1, r->n == 2 ? "" : "s");
+}
+
+/* Says to the others that it averages; buckets of the round before are over. */
+static void announce(belay_reducer *r)
+{
+    char what[80];
+    (void)bl_buckets_settle(r);
+    describe(r, what, sizeof what);
+    bl_round_begin(&r->round, r->walk_site, what);
+}
+
+void bl_reducer_run_round(belay_reducer *r)
 {
     r->walk_site = r->context->site;
+    announce(r);
     begin_round(r);
     end_round(r);
 }
@@ -139,6 +173,7 @@ static void start(void *state)
     if (!r->is_reached || !r->syncs || r->group->broken != BELAY_OK)
         return;
     bl_group_phase(r->group, BL_PHASE_BACKWARD);
+    announce(r);
     begin_round(r);
     sort(r);
     r->is_walking = true;

@@ -20,15 +20,11 @@ const char *const bl_phase_names[BL_N_PHASES] = {
 };
 
 static const char *const call_names[BL_N_CALLS] = {
-    [BL_CALL_NONE] = "nothing",
-    [BL_CALL_BIND] = "bind",
-    [BL_CALL_ALL_REDUCE] = "all_reduce",
-    [BL_CALL_BROADCAST] = "broadcast",
-    [BL_CALL_ALL_GATHER] = "all_gather",
-    [BL_CALL_BARRIER] = "barrier",
-    [BL_CALL_AGREE] = "agree",
-    [BL_CALL_MANIFEST] = "manifest",
-    [BL_CALL_STEP] = "the end of a window",
+    [BL_CALL_NONE] = "nothing",          [BL_CALL_BIND] = "bind",
+    [BL_CALL_ALL_REDUCE] = "all_reduce", [BL_CALL_BROADCAST] = "broadcast",
+    [BL_CALL_ALL_GATHER] = "all_gather", [BL_CALL_BARRIER] = "barrier",
+    [BL_CALL_AGREE] = "agree",           [BL_CALL_MANIFEST] = "manifest",
+    [BL_CALL_ROUND] = "averaging",       [BL_CALL_STEP] = "the end of a window",
     [BL_CALL_CLOSE] = "close",
 };
 
@@ -68,6 +64,8 @@ void bl_word_describe(const bl_word *word, char *out, size_t size)
         bl_words_add(out, size, " from rank %" PRIu32, word->root);
     if (word->kind == BL_CALL_MANIFEST)
         bl_words_add(out, size, ", part %" PRId64, word->count);
+    if (word->kind == BL_CALL_ROUND)
+        bl_words_add(out, size, " by reducer %" PRId64 " (%.*s)", word->count, (int)sizeof word->more, word->more);
     if (has_data && word->more[0] != '\0')
         bl_words_add(out, size, ", %.*s", (int)sizeof word->more, word->more);
 }
@@ -78,6 +76,38 @@ bool bl_word_fits(const bl_word *a, const bl_word *b)
 {
     return a->kind == b->kind && a->number == b->number && a->dtype == b->dtype && a->op == b->op &&
            a->root == b->root && a->count == b->count && (a->flags & BL_FLAG_REFUSED) == (b->flags & BL_FLAG_REFUSED);
+}
+
+static bool is_excused(const bl_word *word)
+{
+    return (word->flags & BL_FLAG_FAULT) != 0 || (word->kind == BL_CALL_STEP && (word->flags & BL_FLAG_ABSENT) != 0);
+}
+
+/* Whoever has no excuse, else one that averages. */
+static int leader(const bl_word *all, int size)
+{
+    for (int r = 0; r < size; r++)
+        if (!is_excused(&all[r]))
+            return r;
+    for (int r = 0; r < size; r++)
+        if (all[r].kind == BL_CALL_ROUND)
+            return r;
+    return 0;
+}
+
+void bl_words_follow(bl_word *all, int size)
+{
+    const bl_word *lead = &all[leader(all, size)];
+    for (int r = 0; r < size && lead->kind == BL_CALL_ROUND; r++) {
+        if (!is_excused(&all[r]) || bl_word_fits(&all[r], lead))
+            continue;
+        all[r].kind = lead->kind;
+        all[r].dtype = lead->dtype;
+        all[r].op = lead->op;
+        all[r].root = lead->root;
+        all[r].count = lead->count;
+        all[r].flags = (all[r].flags & ~(uint32_t)BL_FLAG_REFUSED) | BL_FLAG_FOLLOWS;
+    }
 }
 
 static bool are_same(const void *all, int a, int b)
@@ -147,7 +177,7 @@ static void headline(const bl_word *all, int size, bl_vote vote, bl_report_fault
         bl_words_add(fault->what, sizeof fault->what, "; %d more differ%s", n_more, n_more == 1 ? "s" : "");
 }
 
-belay_code bl_group_compare(const bl_word *all, int size, bl_report_fault *fault)
+belay_code bl_words_compare(const bl_word *all, int size, bl_report_fault *fault)
 {
     bl_vote vote = bl_vote_by(all, size, are_same);
     if (vote.odd < 0)

@@ -13,6 +13,11 @@ void bl_word_call(const bl_word *word, char *out, size_t size);
 void bl_word_describe(const bl_word *word, char *out, size_t size);
 
 bool bl_word_fits(const bl_word *a, const bl_word *b);
+/* A rank whose window has faulted, or which has nothing in the window that it ends, goes by what the others do: where they
+ * average and it does not, its word becomes theirs, marked BL_FLAG_FOLLOWS.  The same on all ranks. */
+void bl_words_follow(bl_word *all, int size);
+/* BELAY_OK, or comm.mismatch with the words about it; touches nothing but the words. */
+belay_code bl_words_compare(const bl_word *all, int size, bl_report_fault *fault);
 /* Whether that rank says something else than the most do; nobody does in a tie. */
 bool bl_word_odd(const bl_word *all, int size, int rank);
 

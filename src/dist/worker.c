@@ -24,6 +24,9 @@ enum {
     IDLE_NAP_NS = 5000000   /* while nothing is */
 };
 
+/* Words end in their order: what waits for one has all that came before. */
+static const int under_way_most[BL_N_PLANES] = {[BL_PLANE_WORDS] = 1, [BL_PLANE_DATA] = BL_WORKS_UNDER_WAY};
+
 static void lock(bl_group_worker *w) { pthread_mutex_lock(&w->lock); }
 static void unlock(bl_group_worker *w) { pthread_mutex_unlock(&w->lock); }
 
@@ -327,7 +330,7 @@ int bl_worker_lowest_survivor(bl_group_worker *w)
 
 /* ---- works ----------------------------------------------------------------------------------------------------------- */
 
-/* An error in data may be another rank's doing, whose reduction was of another size: nobody is blamed for it. */
+/* An error in data may be a peer's doing, which has died or was cut off: nobody is blamed for it. */
 static void fail_by_error(bl_group_worker *w, int plane, const bl_error *error)
 {
     bl_failure failure;
@@ -336,10 +339,7 @@ static void fail_by_error(bl_group_worker *w, int plane, const bl_error *error)
     snprintf(failure.fault.facts, sizeof failure.fault.facts, "%.*s", (int)sizeof failure.fault.facts - 1,
              error->facts);
     snprintf(failure.fault.advice, sizeof failure.fault.advice, "%s", error->advice);
-    if (plane == BL_PLANE_DATA && w->place.size > 1)
-        bl_report_fault_fact(&failure.fault, "one rank's reduction may have met another one of a peer: compare which "
-                                             "backwards each rank has averaged");
-    else
+    if (plane == BL_PLANE_WORDS || w->place.size == 1)
         bl_failure_culprit(&failure, w->place.rank);
     bl_worker_fail(w, &failure);
 }
@@ -385,8 +385,10 @@ static belay_code start(bl_group_worker *w, bl_work *work, bl_error *error)
     return w->api->all_gather(w->transport, work->plane, work->mine, work->data, work->n, &work->request, error);
 }
 
-static bool is_ready(const bl_work *work)
+static bool is_ready(const bl_group_worker *w, const bl_work *work)
 {
+    if (work->after > w->n_agreed)
+        return false;
     return work->ready == NULL || __atomic_load_n(work->ready, __ATOMIC_ACQUIRE) >= work->ready_at;
 }
 
@@ -395,7 +397,7 @@ static bl_work *next_work(bl_group_worker *w, int plane)
 {
     lock(w);
     bl_work *work = w->first[plane];
-    if (work != NULL && (w->is_failed || w->n_under_way[plane] == BL_WORKS_UNDER_WAY || !is_ready(work)))
+    if (work != NULL && (w->is_failed || w->n_under_way[plane] == under_way_most[plane] || !is_ready(w, work)))
         work = NULL;
     if (work != NULL) {
         w->first[plane] = work->next;
@@ -450,6 +452,7 @@ static bool test_works(bl_group_worker *w, int plane, int64_t now)
         w->n_under_way[plane]--;
         w->moved[plane] = now;
         end_work(work, false);
+        w->n_agreed += plane == BL_PLANE_WORDS;
         any = true;
     }
     return any;

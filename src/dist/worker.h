@@ -8,7 +8,7 @@
 
 #include "dist/beat.h"
 
-/* Most works of a plane that are under way at once. */
+/* Most works of data that are under way at once. */
 enum { BL_WORKS_UNDER_WAY = 4 };
 
 typedef struct bl_hand bl_hand; /* the thread, which outlives a group where the transport wants one thread for all */
@@ -45,6 +45,7 @@ struct bl_group_worker {
     bl_work *under_way[BL_N_PLANES]; /* the oldest first */
     int n_under_way[BL_N_PLANES];
     int64_t moved[BL_N_PLANES]; /* when a work of it ended last */
+    uint64_t n_agreed;          /* words that are over, well */
     bool is_flushed;            /* what was not over has failed */
     uint64_t version;           /* of what peers are to be told */
     uint64_t version_changes;   /* `n_changes` in it */

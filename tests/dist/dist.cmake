@@ -85,6 +85,12 @@ foreach(word scale weights less leaves)
   belay_ranks(reducer 3 CASE ${word} ARGS ${word})
 endforeach()
 
+belay_ranks(rounds 2)
+belay_ranks(rounds 3)
+foreach(word alone order call)
+  belay_ranks(rounds 3 CASE ${word} ARGS ${word})
+endforeach()
+
 belay_ranks(sim 2)
 belay_ranks(sim 3)
 

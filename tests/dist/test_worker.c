@@ -189,6 +189,31 @@ static void works_begin_in_order_and_few_are_under_way(void **state)
     }
 }
 
+/* Words end one by one, so that what waits for one has all that came before. */
+static void data_wait_for_the_word_about_them(void **state)
+{
+    (void)state;
+    bl_word mine = {.kind = BL_CALL_ROUND}, all[SIZE];
+    works[0].after = 2;
+    post(0);
+    for (int i = 1; i < 3; i++) {
+        works[i] = (bl_work){.kind = BL_WORK_ALL_GATHER, .mine = &mine, .data = all, .n = BL_WORD_BYTES, .end = noted};
+        bl_worker_post(worker, &works[i]);
+    }
+    wait_for(&fake.n_started, 1);
+    fake.n_over = 1;
+    wait_for(&n_ended, 1);
+    wait_for(&fake.n_started, 2);
+    assert_int_equal(works[0].is_started, false);
+    fake.n_over = 2;
+    wait_for(&fake.n_started, 3);
+    fake.n_over = 3;
+    wait_until_over(&works[0]);
+    assert_int_equal(works[1].request, 0);
+    assert_int_equal(works[2].request, 1);
+    assert_int_equal(works[0].request, 2);
+}
+
 static void a_work_that_is_not_over_fails_at_the_deadline_with_all_behind_it(void **state)
 {
     (void)state;
@@ -276,6 +301,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(works_begin_in_order_and_few_are_under_way, start, stop),
+        cmocka_unit_test_setup_teardown(data_wait_for_the_word_about_them, start, stop),
         cmocka_unit_test_setup_teardown(a_work_that_is_not_over_fails_at_the_deadline_with_all_behind_it, start, stop),
         cmocka_unit_test_setup_teardown(what_moves_is_not_late, start, stop),
         cmocka_unit_test_setup_teardown(an_error_at_the_start_is_told_as_the_transport_said_it, start, stop),
