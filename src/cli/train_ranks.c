@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* belay train -n N outside of a rank: starts itself N times as `belay run --mpi` does, with the same words.  What the
  * ranks say and how they ended is kept in RUN/ranks/start_0, of each further start of the run in start_1, ... */
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,10 +38,22 @@ static char **words_of(const bl_cli *cli, char *self, char *command)
     return words;
 }
 
+/* On this host, what every rank would stumble over; ranks on other hosts have paths of their own. */
+static belay_code check_files(const bl_settings *settings, bl_error *error)
+{
+    const char *const paths[] = {settings->data, settings->valid};
+    for (int i = 0; i < BL_COUNT(paths) && settings->hostfile == NULL; i++)
+        if (paths[i] != NULL && access(paths[i], R_OK) != 0)
+            return bl_error_set(error, BELAY_FILE_OPEN, "cannot open '%.300s': %s", paths[i], strerror(errno));
+    return BELAY_OK;
+}
+
 int bl_cli_train_ranks(bl_cli *cli, const bl_settings *settings)
 {
     char self[PATH_MAX], command[] = "train";
     bl_error error = {0};
+    if (check_files(settings, &error) != BELAY_OK)
+        return bl_cli_fail(cli, &error);
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n > 0 ? n : 0] = '\0';
     bl_run_options options = {.n = settings->n,

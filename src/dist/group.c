@@ -360,6 +360,21 @@ belay_group *belay_group_open(belay_context *context, const belay_group_options 
 
 /* ---- closing --------------------------------------------------------------------------------------------------------- */
 
+bool bl_group_give_up_by_fault(belay_group *group)
+{
+    belay_fault first;
+    char why[200];
+    bl_group_look(group);
+    if (group->broken != BELAY_OK)
+        return true;
+    if (!belay_fault_first(group->context, &first))
+        return false;
+    const char *text = strncmp(first.text, "belay: ", 7) == 0 ? first.text + 7 : first.text;
+    snprintf(why, sizeof why, "%.*s", (int)strcspn(text, "\n"), text);
+    bl_group_give_up(group, why);
+    return true;
+}
+
 /* The last call of all ranks.  A rank that cannot go on says so instead. */
 static void end(belay_group *group)
 {
@@ -368,17 +383,11 @@ static void end(belay_group *group)
     group->has_ended = true;
     bl_group_look(group);
     belay_context *context = group->context;
-    belay_fault first;
     if (group->broken != BELAY_OK)
         return;
     bool is_over = context->first_code != BELAY_OK && belay_code_severity(context->first_code) >= BELAY_SEVERITY_FATAL;
-    if (is_over && belay_fault_first(context, &first)) {
-        char why[200];
-        const char *text = strncmp(first.text, "belay: ", 7) == 0 ? first.text + 7 : first.text;
-        snprintf(why, sizeof why, "%.*s", (int)strcspn(text, "\n"), text);
-        bl_group_give_up(group, why);
+    if (is_over && bl_group_give_up_by_fault(group))
         return;
-    }
     bl_word word = bl_group_word(group, BL_CALL_CLOSE);
     if (bl_group_exchange(group, &word) == BELAY_OK)
         bl_worker_report(group->worker, "closed", context);

@@ -179,6 +179,9 @@ void bl_group_keep(belay_group *group, void *memory);
  * 0 where it is nobody's.  Works that are not over fail; the main thread tells at its next call.  The first one counts. */
 void bl_group_break(belay_group *group, const bl_report_fault *fault, const int *culprits, int n_culprits);
 
+/* This rank cannot go on: the others are told by the words of its first fault.  False when it has none. */
+bool bl_group_give_up_by_fault(belay_group *group);
+
 /* Host memory from one rank to all, or of all, or joined, for rooms above; `what` as of a work.  Words are compared first. */
 BL_MUST_USE belay_code bl_group_host_broadcast(belay_group *group, void *data, int64_t n_bytes, int root,
                                                const char *what);

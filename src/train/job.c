@@ -191,7 +191,7 @@ static belay_code make_reducer(job *j)
 /* A rank that cannot go on says why; the others wait for it. */
 static belay_code give_up(job *j, belay_code code)
 {
-    if (code != BELAY_OK && j->group != NULL)
+    if (code != BELAY_OK && j->group != NULL && !bl_group_give_up_by_fault(j->group))
         belay_group_abort(j->group, belay_code_why(code));
     return code;
 }
