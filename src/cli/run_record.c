@@ -33,6 +33,18 @@ static json_t *texts(bl_run *run, const char *const *words, int n)
     return list;
 }
 
+/* On one line, as explain reads it. */
+static void put_command_line(bl_run *run)
+{
+    bl_text line = {0};
+    for (int i = 0; i < run->n_words; i++)
+        bl_text_format(&line, "%s%s", i > 0 ? " " : "", run->words[i]);
+    for (int64_t i = 0; i < line.n_bytes; i++)
+        line.bytes[i] = (char)(line.bytes[i] == '\n' || line.bytes[i] == '\t' ? ' ' : line.bytes[i]);
+    bl_cli_put(run->cli, run->record, "command_line", bl_json_text(bl_text_get(&line)));
+    bl_text_fini(&line);
+}
+
 belay_code bl_run_record_begin(bl_run *run, bl_error *error)
 {
     bl_cli *cli = run->cli;
@@ -43,6 +55,7 @@ belay_code bl_run_record_begin(bl_run *run, bl_error *error)
     bl_cli_put_text(cli, run->record, "kind", "belay run");
     bl_cli_put_text(cli, run->record, "version", BELAY_VERSION);
     bl_cli_put(cli, run->record, "command", texts(run, (const char *const *)run->words, run->n_words));
+    put_command_line(run);
     bl_cli_put_text(cli, run->record, "folder", getcwd(buffer, sizeof buffer));
     buffer[0] = '\0';
     (void)gethostname(buffer, 256);
@@ -124,12 +137,28 @@ static void put_count(bl_run *run, json_t *object, const char *key, int64_t n)
     bl_cli_put(run->cli, object, key, n < 0 ? json_null() : json_integer(n));
 }
 
+/* Processes of the run that the kernel's log names as killed. */
+static json_t *describe_kills(bl_run *run, const bl_kernel_log *log)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < log->n_killed; i++) {
+        if (!log->is_ours[i])
+            continue;
+        json_t *object = json_object();
+        bl_cli_put_int(run->cli, object, "killed_pid", log->killed[i]);
+        append(run, list, object);
+    }
+    return list;
+}
+
 static void put_machine(bl_run *run, json_t *object, const bl_supervise_facts *f)
 {
     bl_core core;
     bl_core_find(0, "", 0, &core);
     put_count(run, object, "memory_kills_in_group", f->kills.in_group);
     put_count(run, object, "memory_kills_in_machine", f->kills.in_machine);
+    bl_cli_put(run->cli, object, "memory_kills", describe_kills(run, f->kernel_log));
+    bl_cli_put(run->cli, object, "own_process_numbers", json_boolean(bl_machine_counts_otherwise()));
     bl_cli_put_text(run->cli, object, "core_pattern", core.pattern);
     bl_cli_put(run->cli, object, "kernel_log", describe_kernel_log(run, f->kernel_log));
 }

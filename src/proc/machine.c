@@ -14,6 +14,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "proc/reap.h"
 
 enum { KERNEL_LOG_LIMIT = 32 * 1024 * 1024, SYSLOG_READ_ALL = 3, SYSLOG_SIZE_BUFFER = 10 };
 
@@ -57,8 +58,10 @@ static void note_kill(bl_kernel_log *log, const char *line)
     if (words == NULL || log->n_killed == BL_COUNT(log->killed))
         return;
     long pid = strtol(words + strlen("illed process "), NULL, 10);
-    if (pid > 0 && pid < INT32_MAX)
-        log->killed[log->n_killed++] = (pid_t)pid;
+    if (pid <= 0 || pid >= INT32_MAX)
+        return;
+    log->is_ours[log->n_killed] = bl_process_is_below_us((pid_t)pid);
+    log->killed[log->n_killed++] = (pid_t)pid;
 }
 
 static void keep_line(bl_kernel_log *log, const char *line, int64_t n_bytes)
@@ -227,6 +230,14 @@ bl_oom bl_oom_since(const bl_oom *before)
         .in_group = now.in_group < 0 || before->in_group < 0 ? -1 : now.in_group - before->in_group,
         .in_machine = now.in_machine < 0 || before->in_machine < 0 ? -1 : now.in_machine - before->in_machine,
     };
+}
+
+bool bl_machine_counts_otherwise(void)
+{
+    static const char first[] = "pid:[4026531836]"; /* number of the first space of process numbers, since Linux 3.8 */
+    char name[64];
+    ssize_t n = readlink("/proc/self/ns/pid", name, sizeof name);
+    return n != (ssize_t)strlen(first) || memcmp(name, first, strlen(first)) != 0;
 }
 
 /* ---- core files -------------------------------------------------------------------------------------------------------------- */

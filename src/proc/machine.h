@@ -21,6 +21,7 @@ typedef struct bl_kernel_log {
     bool lost;        /* records were overwritten before they were read */
     int64_t since;    /* microseconds since boot */
     pid_t killed[64]; /* "Killed process PID": pids, the first that fit */
+    bool is_ours[64]; /* it was below us when the line came; a process that was gone by then is not */
     int n_killed;
 } bl_kernel_log;
 
@@ -40,6 +41,9 @@ typedef struct bl_oom {
 bl_oom bl_oom_get(void);
 /* Kills since `before`; -1 where not told. */
 bl_oom bl_oom_since(const bl_oom *before);
+
+/* Whether this process counts processes otherwise than the kernel's log does, as in a container. */
+bool bl_machine_counts_otherwise(void);
 
 /* ---- core files ----------------------------------------------------------------------------------------------------- */
 

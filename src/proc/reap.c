@@ -65,6 +65,18 @@ bool bl_process_get(pid_t pid, bl_process *out)
     return parse(line, out);
 }
 
+bool bl_process_is_below_us(pid_t pid)
+{
+    enum { DEEPEST = 64 }; /* parents may end while we climb, and their numbers become others' */
+    bl_process process;
+    for (int depth = 0; depth < DEEPEST && pid > 1 && bl_process_get(pid, &process); depth++) {
+        if (process.parent == getpid())
+            return true;
+        pid = process.parent;
+    }
+    return false;
+}
+
 static bool read_all(bl_processes *all)
 {
     DIR *folder = opendir("/proc");

@@ -36,6 +36,9 @@ void bl_processes_fini(bl_processes *list);
 /* One process; false when it is gone. */
 BL_MUST_USE bool bl_process_get(pid_t pid, bl_process *out);
 
+/* Whether it is, or was a moment ago, a process below this one. */
+bool bl_process_is_below_us(pid_t pid);
+
 /* Sends a signal to all that lives below this process; how many there were, -1 when they could not be listed. */
 int64_t bl_reap_signal(int number);
 

@@ -3,7 +3,9 @@
  * shadow; hardware is said only on what gpu.c found. */
 #include <string.h>
 
+#include "base/memory.h"
 #include "triage/case.h"
+#include "triage/kills.h"
 
 static bl_event *derive_at(bl_case *c, bl_signal signal, bl_gpu_place place)
 {
@@ -273,6 +275,19 @@ static void judge_switches(bl_case *c)
     }
 }
 
+static void judge_kills(bl_case *c)
+{
+    bl_kills *kills = bl_kills_new(c->events);
+    if (kills == NULL)
+        bl_events_note_no_memory(c->events);
+    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_kernlog_line); e != NULL && kills != NULL;
+         e = e->next)
+        if ((strstr(e->text, "ut of memory: Kill") != NULL || strstr(e->text, "oom-kill:") != NULL) &&
+            !bl_kills_is_foreign(kills, e->text))
+            (void)bl_events_derive(c->events, BL_SIGNAL_machine_oom_kill, e);
+    bl_free(kills);
+}
+
 void bl_derive_machine(bl_case *c)
 {
     const bl_gpu_verdict *gpus = NULL;
@@ -282,7 +297,5 @@ void bl_derive_machine(bl_case *c)
         judge_gpu(c, gpus, n, i);
     judge_crowd(c);
     judge_switches(c);
-    for (const bl_event *e = bl_events_first(c->events, BL_SIGNAL_kernlog_line); e != NULL; e = e->next)
-        if (strstr(e->text, "ut of memory: Kill") != NULL || strstr(e->text, "oom-kill:") != NULL)
-            (void)bl_events_derive(c->events, BL_SIGNAL_machine_oom_kill, e);
+    judge_kills(c);
 }

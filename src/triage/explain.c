@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "triage/explain.h"
 #include "triage/file_ranks.h"
+#include "triage/kills.h"
 #include "triage/quotes.h"
 #include "triage/read_log.h"
 #include "triage/sources.h"
@@ -84,6 +85,7 @@ static bool compare_ranks(bl_explain *e)
 static belay_code conclude(bl_explain *e, bl_error *error)
 {
     bl_quotes_take_back(e->reader.events);
+    bl_kills_take_back(e->reader.events);
     bl_events_seal(e->reader.events);
     e->c = (bl_case){.events = e->reader.events,
                      .sources = e->sources.list,

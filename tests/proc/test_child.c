@@ -162,6 +162,11 @@ static void tree_holds_a_process_that_left_its_group_and_session(void **state)
     assert_true(bl_processes_list(getpid(), &list));
     assert_int_equal(list.n, 2);
     assert_int_equal(list.process[0].parent, getpid());
+    for (int i = 0; i < 2; i++)
+        assert_true(bl_process_is_below_us(list.process[i].pid));
+    assert_false(bl_process_is_below_us(getpid()));
+    assert_false(bl_process_is_below_us(getppid()));
+    assert_false(bl_process_is_below_us(pid));
     bl_processes_fini(&list);
     assert_int_equal(bl_reap_signal(SIGKILL), 2);
     int n = 0;

@@ -235,6 +235,7 @@ static void program_that_the_kernel_kills_for_memory_is_told_as_such(void **stat
     assert_true(facts->kills.in_machine >= 1);
     if (facts->kernel_log->why[0] == '\0') {
         assert_true(rank(0)->out_of_memory);
+        assert_true(facts->kernel_log->is_ours[0]);
         assert_true(facts->kernel_log->n_lines > 0);
         assert_non_null(strstr(text_of("kernel.log"), "out of memory: Killed process"));
     }
