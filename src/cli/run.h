@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of `belay run` share: run.c (the command and its attempts), run_words.c (what is said), run_record.c
  * (run.json), run_locate.c, run_sanitize.c, run_planted.c; for ranks under mpirun or srun run_mpi.c (starts them),
- * run_mpi_words.c (who failed first), run_rank.c (what looks after one). */
+ * run_hosts.c (their hosts), run_mpi_words.c (who failed first), run_rank.c (what looks after one). */
 #ifndef BL_CLI_RUN_H
 #define BL_CLI_RUN_H
 
@@ -77,6 +77,8 @@ int bl_run_planted(void);
 /* Checks what --mpi needs.  comm.absent, conf.missing, file.open. */
 BL_MUST_USE belay_code bl_run_mpi_open(bl_run *run, bl_error *error);
 void bl_run_mpi_close(bl_run *run);
+/* Whether it is a file of hosts as mpirun reads them.  file.open, file.read, file.limit, file.format. */
+BL_MUST_USE belay_code bl_run_hosts_check(const char *path, bl_error *error);
 /* Turns an attempt of ranks into one of a launcher that starts them. */
 BL_MUST_USE belay_code bl_run_mpi_fill(bl_run *run, bl_supervise_options *o, bl_error *error);
 /* All ranks have ended: what is left is the launcher's. */

@@ -63,11 +63,7 @@ static belay_code check(const bl_run *run, bl_error *error)
         bl_error_advise(error, "Give it: belay run -n 4 --mpi -- PROGRAM.");
         return BELAY_CONF_MISSING;
     }
-    if (o->hostfile != NULL && bl_file_kind_get(o->hostfile) == BL_FILE_ABSENT)
-        return bl_error_set(error, BELAY_FILE_OPEN, "the hostfile '%s' is not there", o->hostfile);
-    if (o->hostfile != NULL && bl_file_kind_get(o->hostfile) == BL_FILE_FOLDER)
-        return bl_error_set(error, BELAY_FILE_OPEN, "the hostfile '%s' is a folder", o->hostfile);
-    return BELAY_OK;
+    return o->hostfile != NULL ? bl_run_hosts_check(o->hostfile, error) : BELAY_OK;
 }
 
 belay_code bl_run_mpi_open(bl_run *run, bl_error *error)
