@@ -46,8 +46,9 @@ typedef struct bl_run {
     bl_text set_text[BL_RUN_SET];
     int n_set;
     json_t *record;
-    bl_run_mpi *mpi; /* NULL: no ranks under a launcher */
-    bl_ends ends;    /* of them, in the last attempt */
+    bl_run_mpi *mpi;     /* NULL: no ranks under a launcher */
+    bl_ends ends;        /* of them, in the last attempt */
+    int launcher_signal; /* that ended mpirun or srun, and with it the ranks; 0: none did */
 } bl_run;
 
 /* ---- run.c ------------------------------------------------------------------------------------------------------------ */
@@ -87,11 +88,16 @@ bool bl_run_mpi_is_over(const bl_run *run);
 void bl_run_mpi_tell(void *state, const bl_supervise *supervise, const bl_supervise_event *event);
 /* Reads what the ranks left, which gives run->status, and says who failed first. */
 BL_MUST_USE belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *supervise, bl_error *error);
-void bl_run_mpi_describe(bl_run *run, json_t *ranks);
+/* Adds the launcher to an attempt of run.json, and its ranks to their list. */
+void bl_run_mpi_describe(bl_run *run, const bl_supervise *supervise, json_t *attempt, json_t *ranks);
+/* "mpirun" or "srun". */
+const char *bl_run_mpi_launcher(const bl_run *run);
 
 /* The rank that mpirun or srun made of this process; -1: none. */
 int bl_run_rank_number(void);
 const char *bl_run_host(char host[64]);
+/* Seconds since 1970 of a moment of the clock. */
+double bl_run_wall(int64_t moment);
 /* `belay run --rank-of`: looks after one rank; the exit status. */
 int bl_run_rank(bl_cli *cli, const bl_run_options *options);
 
@@ -108,6 +114,8 @@ void bl_run_say(const char *format, ...) BL_PRINTF(1, 2);
 void bl_run_tell(void *state, const bl_supervise *supervise, const bl_supervise_event *event);
 /* How the attempt ended, when there is something to say. */
 void bl_run_say_end(bl_run *run, const bl_supervise *supervise);
+/* Whether it was killed for want of memory, as far as the kernel tells. */
+void bl_run_say_memory(const bl_supervise *supervise, const bl_rank_facts *rank);
 /* Where the evidence is, and the verdict over it. */
 void bl_run_explain(bl_run *run);
 /* "SIGSEGV", "exit status 3". */

@@ -75,6 +75,8 @@ belay_code bl_run_mpi_open(bl_run *run, bl_error *error)
     return find_launcher(run, error);
 }
 
+const char *bl_run_mpi_launcher(const bl_run *run) { return run->mpi->is_srun ? "srun" : "mpirun"; }
+
 static void free_argv(bl_run_mpi *mpi)
 {
     for (int i = 0; i < mpi->n_argv; i++)
@@ -303,7 +305,7 @@ belay_code bl_run_mpi_fill(bl_run *run, bl_supervise_options *o, bl_error *error
     o->n_ranks = 1;
     o->ranked = false;
     o->n_set = run->n_set;
-    o->name = mpi->is_srun ? "srun" : "mpirun";
+    o->name = bl_run_mpi_launcher(run);
     o->n_marked = (int)run->options->n;
     o->plain_first = run->options->plain;
     o->in = -1;

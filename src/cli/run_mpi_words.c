@@ -152,6 +152,46 @@ static void say_launcher(const bl_run *run, const bl_supervise *s)
     bl_text_fini(&text);
 }
 
+/* ---- the launcher itself ----------------------------------------------------------------------------------------------------- */
+
+/* Whether the launcher was ended by a signal that nobody here had sent, before any rank had failed by itself: then the ranks
+ * only went with it.  Ranks end within milliseconds of it, so that moments tell only of those that failed. */
+static bool is_launcher_first(const bl_ends *ends, const bl_supervise *s)
+{
+    const bl_rank_facts *launcher = bl_supervise_rank(s, 0);
+    if (launcher->signal == 0 || launcher->asked != 0 || bl_supervise_facts_get(s)->stop_signal != 0 || ends->first < 0)
+        return false;
+    double moment = bl_run_wall(launcher->ended);
+    for (int i = 0; i < ends->n; i++)
+        if (ends->rank[i].part == BL_PART_PRIMARY && ends->rank[i].wall <= moment)
+            return false;
+    return true;
+}
+
+static void blame_launcher(bl_run *run, int signal)
+{
+    run->launcher_signal = signal;
+    run->ends.first = -1;
+    run->ends.status = 128 + signal;
+    for (int i = 0; i < run->ends.n; i++)
+        if (run->ends.rank[i].part != BL_PART_FINE)
+            run->ends.rank[i].part = BL_PART_SECONDARY;
+}
+
+static void say_launcher_first(const bl_run *run, const bl_supervise *s)
+{
+    const bl_rank_facts *launcher = bl_supervise_rank(s, 0);
+    char name[24];
+    bl_run_say("belay: the launcher %s (pid %d) was ended by %s after %.1f s; the ranks were ended thereafter\n",
+               bl_run_mpi_launcher(run), (int)launcher->pid, bl_signal_name(launcher->signal, name),
+               (double)(launcher->ended - launcher->started) / 1e9);
+    say_others(&run->ends);
+    bl_run_say_memory(s, launcher);
+    bl_run_say(
+        "    try: Look for a kill for want of memory in the kernel's log (dmesg -T), for a limit of the batch system "
+        "on memory or time, and for who may have sent the signal.\n");
+}
+
 /* All refused the same, such as a file that is not there: nobody was first, and each has said why. */
 static bool are_all_alike(const bl_ends *ends)
 {
@@ -183,8 +223,15 @@ belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *s, bl_error *error)
     bool ended_as_asked = f->stop_signal != 0 && is_asked_end(&run->ends);
     if (ended_as_asked)
         run->ends.status = 128 + f->stop_signal;
+    run->launcher_signal = 0;
+    if (is_launcher_first(&run->ends, s))
+        blame_launcher(run, bl_supervise_rank(s, 0)->signal);
     if (!run->locating)
         run->status = run->ends.status;
+    if (run->launcher_signal != 0) {
+        say_launcher_first(run, s);
+        return BELAY_OK;
+    }
     bool tells = run->ends.first >= 0 && !ended_as_asked &&
                  (f->stop_signal == 0 || run->ends.rank[run->ends.first].part == BL_PART_PRIMARY);
     if (f->stop_signal != 0)
@@ -232,8 +279,11 @@ static json_t *describe(bl_run *run, int number)
     return object;
 }
 
-void bl_run_mpi_describe(bl_run *run, json_t *ranks)
+void bl_run_mpi_describe(bl_run *run, const bl_supervise *s, json_t *attempt, json_t *ranks)
 {
+    bl_cli_put_text(run->cli, attempt, "launcher", bl_run_mpi_launcher(run));
+    bl_cli_put_int(run->cli, attempt, "launcher_pid", bl_supervise_rank(s, 0)->pid);
+    put_signal(run, attempt, "launcher_signal", run->launcher_signal);
     for (int i = 0; i < run->ends.n; i++)
         if (json_array_append_new(ranks, describe(run, i)) != 0)
             run->cli->lacks_memory = true;

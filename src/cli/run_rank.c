@@ -107,8 +107,7 @@ static void look(void *state, bl_supervise *s)
 
 /* ---- its end ------------------------------------------------------------------------------------------------------------------ */
 
-/* Seconds since 1970 of a moment of the clock. */
-static double wall_of(int64_t moment)
+double bl_run_wall(int64_t moment)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
@@ -123,9 +122,9 @@ static belay_code write_end(const rank *r, const bl_rank_facts *facts, bl_error 
                        .signal = facts->signal,
                        .asked = facts->asked,
                        .held = facts->held,
-                       .wall = wall_of(ended)};
+                       .wall = bl_run_wall(ended)};
     snprintf(end.host, sizeof end.host, "%s", r->host);
-    return bl_ends_write(r->folder, r->number, &end, wall_of(facts->started), error);
+    return bl_ends_write(r->folder, r->number, &end, bl_run_wall(facts->started), error);
 }
 
 static belay_code run_program(rank *r, bl_cli *cli, bl_error *error)
@@ -172,13 +171,27 @@ static belay_code run_program(rank *r, bl_cli *cli, bl_error *error)
 /* A program that cannot be started here has ended, too. */
 static void give_up(const rank *r, const bl_error *error)
 {
-    bl_rank_end end = {.status = belay_code_status(error->code), .wall = wall_of(bl_clock_now())};
+    bl_rank_end end = {.status = belay_code_status(error->code), .wall = bl_run_wall(bl_clock_now())};
     snprintf(end.host, sizeof end.host, "%s", r->host);
     bl_run_say("\x1e%d\x1f"
                "belay: %s (%s)\n",
                r->number, error->what, belay_code_name(error->code));
     (void)!bl_ends_write(r->folder, r->number, &end, end.wall, NULL);
     bl_ends_mark(r->folder, BL_MARK_FAILED);
+}
+
+/* What asks us to end does so through the supervisor alone, also before it looks and after it has looked: a launcher of
+ * several threads that was killed sends us SIGTERM once for each, and the end of the rank is still to be told.  The
+ * rank itself starts with nothing held back. */
+static void hold_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a launcher that was killed takes its ranks along */
 }
 
 int bl_run_rank(bl_cli *cli, const bl_run_options *options)
@@ -190,7 +203,7 @@ int bl_run_rank(bl_cli *cli, const bl_run_options *options)
         bl_error_set(&error, BELAY_COMM_LAUNCH, "belay run --rank-of was not started as a rank by mpirun or srun");
         return bl_cli_fail(cli, &error);
     }
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a launcher that was killed takes its ranks along */
+    hold_signals();
     belay_code code = bl_file_mkdir(r.folder, &error);
     if (code == BELAY_OK)
         code = run_program(&r, cli, &error);

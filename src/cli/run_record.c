@@ -187,7 +187,7 @@ void bl_run_record_attempt(bl_run *run, const bl_supervise_options *o, const bl_
     bl_cli_put(cli, object, "outlived", left);
     put_machine(run, object, f);
     if (run->mpi != NULL)
-        bl_run_mpi_describe(run, ranks);
+        bl_run_mpi_describe(run, s, object, ranks);
     for (int i = 0; run->mpi == NULL && i < bl_supervise_n_ranks(s); i++)
         append(run, ranks, describe_rank(run, o, s, i));
     bl_cli_put(cli, object, "ranks", ranks);

@@ -184,7 +184,7 @@ static void say_core(const bl_run *run, const bl_supervise *s, const bl_rank_fac
                                          : "not 0");
 }
 
-static void say_memory(const bl_supervise *s, const bl_rank_facts *r)
+void bl_run_say_memory(const bl_supervise *s, const bl_rank_facts *r)
 {
     const bl_oom *kills = &bl_supervise_facts_get(s)->kills;
     if (r->out_of_memory)
@@ -267,7 +267,7 @@ void bl_run_say_end(bl_run *run, const bl_supervise *s)
         if (bl_supervise_n_ranks(s) > 1)
             say_others(s, f->first_failed);
         say_core(run, s, r);
-        say_memory(s, r);
+        bl_run_say_memory(s, r);
     }
     say_left(s);
     say_kernel_log(run, s);
