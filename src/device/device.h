@@ -115,6 +115,8 @@ struct bl_device {
  * when the name is none.  `options->ordinal` is taken from the name. */
 belay_code bl_device_open(const char *name, const bl_device_options *options, bl_device **out, bl_error *error);
 void bl_device_close(bl_device *device);
+/* Whether it is the name of a kind, such as "sim", without a number. */
+bool bl_device_is_kind(const char *name);
 /* Kinds in the order of the list, NULL past the end. */
 const bl_device_api *bl_device_kind(int number);
 

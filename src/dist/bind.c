@@ -7,6 +7,7 @@
 
 #include <belay/devices.h>
 
+#include "device/device.h"
 #include "dist/calls.h"
 #include "tensor/place.h"
 
@@ -18,10 +19,10 @@ static const char *host_of(const bl_word *word) { return word->more + NAME_SIZE;
 
 static bool is_explicit(const char *device) { return strchr(device, ':') != NULL; }
 
-/* "sim" -> "sim:1" for local rank 1. */
+/* "sim" -> "sim:1" for local rank 1; what is no kind of device is refused as it was given. */
 static bool name_of(const belay_group *group, const char *device, char out[NAME_SIZE])
 {
-    bool takes_local = !is_explicit(device) && strcmp(device, "cpu") != 0;
+    bool takes_local = bl_device_is_kind(device) && strcmp(device, "cpu") != 0;
     int n = takes_local ? snprintf(out, NAME_SIZE, "%s:%d", device, group->place.local_rank)
                         : snprintf(out, NAME_SIZE, "%s", device);
     return n > 0 && n < NAME_SIZE;
@@ -76,8 +77,9 @@ static belay_code open_device(belay_group *group, const char *device, int *place
 {
     if (device != NULL && name_of(group, device, name))
         return bl_place_named(group->context, name, place);
-    return device == NULL ? bl_place_named(group->context, NULL, place)
-                          : bl_context_raise(group->context, BELAY_CONF_VALUE, "%.64s is no device", device);
+    TRY(bl_place_named(group->context, device, place));
+    return bl_context_raise(group->context, BELAY_CONF_VALUE, "the device's name '%.64s' has more than %d characters",
+                            device, NAME_SIZE - 1);
 }
 
 void bl_bind_say(const bl_transport_place *p, const char *device, const char *name, bl_word *word)

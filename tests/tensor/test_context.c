@@ -45,6 +45,7 @@ static void a_context_that_cannot_open_says_why_and_absorbs(void **state)
     refused(&(belay_options){.device = "tpu:0"}, 2,
             "belay: device is \"tpu:0\", which names no device (conf.value)\n"
             "    devices: cpu, sim:N, cuda:N\n"
+            "    did you mean cpu:0?\n"
             "    try: Give a value inside the range that the message names.\n");
     refused(&(belay_options){.device = "cpu:1"}, 4,
             "belay: device cpu:1 does not exist; there is one cpu (place.absent)\n"
