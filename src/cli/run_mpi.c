@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli/run.h"
+#include "dist/transport.h"
 #include "proc/child.h"
 #include "triage/ends.h"
 
@@ -188,24 +189,6 @@ static belay_code make_argv(const bl_run *run, const char *self, const char *fol
     return mpi->lacks_memory ? bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to start the run") : BELAY_OK;
 }
 
-/* The plug-in that belongs to this program, for programs that lie elsewhere. */
-static void find_plugin(const char *self, bl_text *folder)
-{
-    static const char *const places[] = {"", "/../lib/belay", "/belay"};
-    bl_text path = {0};
-    for (int i = 0; i < BL_COUNT(places); i++) {
-        const char *slash = strrchr(self, '/');
-        bl_text_clear(&path);
-        bl_text_clear(folder);
-        bl_text_format(folder, "%.*s%s", slash != NULL ? (int)(slash - self) : 0, self, places[i]);
-        bl_text_format(&path, "%s/libbelay_mpi.so", bl_text_get(folder));
-        if (bl_file_kind_get(bl_text_get(&path)) == BL_FILE_REGULAR)
-            break;
-        bl_text_clear(folder);
-    }
-    bl_text_fini(&path);
-}
-
 static void set_unless_set(bl_run *run, const char *name, const char *value)
 {
     if (getenv(name) == NULL)
@@ -214,11 +197,11 @@ static void set_unless_set(bl_run *run, const char *name, const char *value)
 
 /* What Open MPI must be told.  Idle ranks that yield are what lets more ranks than cores run: a barrier of four on two
  * cores takes 1.4 ms with it and 43 ms without. */
-static void prepare(bl_run *run, const char *self, const char *folder)
+static void prepare(bl_run *run, const char *folder)
 {
     char text[64];
     bl_text plugins = {0};
-    find_plugin(self, &plugins);
+    bl_transport_find("mpi", &plugins); /* for programs that lie elsewhere */
     if (plugins.n_bytes > 0)
         set_unless_set(run, "BELAY_PLUGINS", bl_text_get(&plugins));
     bl_text_fini(&plugins);
@@ -296,7 +279,7 @@ belay_code bl_run_mpi_fill(bl_run *run, bl_supervise_options *o, bl_error *error
     char self[PATH_MAX], whole[PATH_MAX];
     TRY(find_self(self, error));
     const char *folder = realpath(run->attempt_path, whole) != NULL ? whole : run->attempt_path;
-    prepare(run, self, folder);
+    prepare(run, folder);
     TRY(make_argv(run, self, folder, error));
     mpi->started = bl_clock_now();
     mpi->failed_at = mpi->all_ended_at = mpi->ended_at = 0;

@@ -47,14 +47,41 @@ static belay_code check(void *handle, const char *path, const bl_transport_api *
     return BELAY_OK;
 }
 
-/* BELAY_OK, comm.absent where a file is there that cannot be used, else *is_there is false. */
-static belay_code try_folder(const char *folder, const char *below, const char *name, bool *is_there,
-                             const bl_transport_api **out, bl_error *error)
+/* Where a plug-in may lie as seen from here. */
+static const char *const below[] = {"", "/../lib/belay", "/belay"};
+
+static bool is_in(const char *folder, const char *name, bl_text *path)
 {
-    char path[PATH_SIZE + 64];
-    snprintf(path, sizeof path, "%s%s/libbelay_%s.so", folder, below, name);
-    if (!(*is_there = access(path, F_OK) == 0))
-        return BELAY_COMM_ABSENT;
+    bl_text_clear(path);
+    bl_text_format(path, "%s/libbelay_%s.so", folder, name);
+    return !path->failed && access(bl_text_get(path), F_OK) == 0;
+}
+
+/* *folder: where it is, of the places around `here`; "" where it is in none. */
+static void find_around(const char *here, const char *name, bl_text *folder)
+{
+    bl_text path = {0};
+    bool is_there = false;
+    for (int i = 0; i < BL_COUNT(below) && !is_there; i++) {
+        bl_text_clear(folder);
+        bl_text_format(folder, "%s%s", here, below[i]);
+        is_there = is_in(bl_text_get(folder), name, &path);
+    }
+    if (!is_there)
+        bl_text_clear(folder);
+    bl_text_fini(&path);
+}
+
+void bl_transport_find(const char *name, bl_text *folder)
+{
+    char here[PATH_SIZE];
+    bl_text_clear(folder);
+    if (find_here(here))
+        find_around(here, name, folder);
+}
+
+static belay_code open_plugin(const char *path, const bl_transport_api **out, bl_error *error)
+{
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle != NULL)
         return check(handle, path, out, error);
@@ -64,30 +91,34 @@ static belay_code try_folder(const char *folder, const char *below, const char *
     return BELAY_COMM_ABSENT;
 }
 
+static belay_code say_absent(const char *name, const char *chosen, const char *here, bl_error *error)
+{
+    bl_error_set(error, BELAY_COMM_ABSENT, "libbelay_%s.so is not found", name);
+    if (chosen != NULL)
+        bl_error_fact(error, "looked in: %s (BELAY_PLUGINS)", chosen);
+    for (int i = 0; i < BL_COUNT(below) && chosen == NULL; i++)
+        bl_error_fact(error, "looked in: %s%s", here, below[i]);
+    return BELAY_COMM_ABSENT;
+}
+
 static belay_code load(const char *name, const bl_transport_api **out, bl_error *error)
 {
-    static const char *const below[] = {"", "/../lib/belay", "/belay"};
     const char *chosen = getenv("BELAY_PLUGINS");
     char here[PATH_SIZE] = "";
-    bool is_chosen = chosen != NULL && chosen[0] != '\0', is_there = false;
-    if (is_chosen) {
-        belay_code code = try_folder(chosen, "", name, &is_there, out, error);
-        if (is_there)
-            return code;
-    } else if (find_here(here)) {
-        for (int i = 0; i < BL_COUNT(below) && !is_there; i++) {
-            belay_code code = try_folder(here, below[i], name, &is_there, out, error);
-            if (is_there)
-                return code;
-        }
-    }
-    bl_error_set(error, BELAY_COMM_ABSENT, "libbelay_%s.so is not found", name);
-    if (is_chosen)
-        bl_error_fact(error, "looked in: %s (BELAY_PLUGINS)", chosen);
-    else
-        for (int i = 0; i < BL_COUNT(below); i++)
-            bl_error_fact(error, "looked in: %s%s", here, below[i]);
-    return BELAY_COMM_ABSENT;
+    bl_text folder = {0}, path = {0};
+    chosen = chosen != NULL && chosen[0] != '\0' ? chosen : NULL;
+    if (chosen != NULL)
+        bl_text_add(&folder, chosen);
+    else if (find_here(here))
+        find_around(here, name, &folder);
+    bool is_there = folder.n_bytes > 0 && is_in(bl_text_get(&folder), name, &path);
+    bool lacks_memory = folder.failed || path.failed;
+    belay_code code = lacks_memory ? bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory to look for a plug-in")
+                      : is_there   ? open_plugin(bl_text_get(&path), out, error)
+                                   : say_absent(name, chosen, here, error);
+    bl_text_fini(&folder);
+    bl_text_fini(&path);
+    return code;
 }
 
 belay_code bl_transport_load(const char *name, const bl_transport_api **out, bl_error *error)

@@ -11,6 +11,7 @@
 #include <belay/dist.h>
 
 #include "base/error.h"
+#include "base/text.h"
 
 enum { BL_TRANSPORT_VERSION = 1 };
 
@@ -64,6 +65,10 @@ typedef const bl_transport_api *(*bl_transport_plugin_function)(void);
 
 /* That of one process alone. */
 extern const bl_transport_api bl_transport_self;
+
+/* *folder: where the plug-in of that name lies, of the places where it is looked for without BELAY_PLUGINS; "" where it is
+ * in none. */
+void bl_transport_find(const char *name, bl_text *folder);
 
 /* The plug-in of that name, loaded once and never unloaded: from BELAY_PLUGINS, else beside this library or program, else
  * in ../lib/belay and belay/ as seen from there.  comm.absent, which names the places that were looked at. */
