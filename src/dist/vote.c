@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dist/vote.h"
 
+#include <stdio.h>
+
+#include "dist/group.h"
+
 static int count(const void *of, int size, int as, bl_vote_same same)
 {
     int n = 0;
@@ -48,4 +52,35 @@ bl_vote bl_vote_of(const uint64_t *value, int size) { return bl_vote_by(value, s
 void bl_vote_name(const uint64_t *value, int size, int as, bl_text *out)
 {
     bl_vote_name_by(value, size, as, are_equal, out);
+}
+
+/* Those that differ; nobody where as many say one as the other. */
+static int list_culprits(const uint64_t *value, int size, bl_vote vote, int culprits[], int most)
+{
+    int n = 0;
+    for (int r = 0; r < size && n < most && !vote.is_tie; r++)
+        if (value[r] != value[vote.reference])
+            culprits[n++] = r;
+    return n;
+}
+
+belay_code bl_vote_break(belay_group *group, const uint64_t *value, bl_vote vote, const bl_vote_words *words)
+{
+    int size = belay_group_size(group), culprits[8];
+    bl_report_fault f;
+    bl_text odd = {0}, rest = {0};
+    bl_report_fault_init(&f, BELAY_COMM_MISMATCH);
+    bl_vote_name(value, size, vote.odd, &odd);
+    bl_vote_name(value, size, vote.reference, &rest);
+    snprintf(f.what, sizeof f.what, "%s%.120s%s%.120s%s", words->before, bl_text_get(&odd), words->between,
+             bl_text_get(&rest), vote.is_tie ? "; as many say one as the other" : "");
+    bl_report_fault_fact(&f, "%.100s: %s", bl_text_get(&odd), words->odd);
+    bl_report_fault_fact(&f, "%.100s: %s", bl_text_get(&rest), words->reference);
+    if (words->advice != NULL)
+        snprintf(f.advice, sizeof f.advice, "%s", words->advice);
+    bl_text_fini(&odd);
+    bl_text_fini(&rest);
+    bl_group_break(group, &f, culprits, list_culprits(value, size, vote, culprits, BL_COUNT(culprits)));
+    bl_group_look(group);
+    return BELAY_COMM_MISMATCH;
 }

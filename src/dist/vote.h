@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <belay/dist.h>
+
 #include "base/text.h"
 
 typedef struct bl_vote {
@@ -25,5 +27,16 @@ void bl_vote_name_by(const void *of, int size, int as, bl_vote_same same, bl_tex
 /* The same of a number of each rank. */
 bl_vote bl_vote_of(const uint64_t *value, int size);
 void bl_vote_name(const uint64_t *value, int size, int as, bl_text *out);
+
+/* How a difference is told: "BEFORE rank 2 BETWEEN ranks 0, 1", then what each side has. */
+typedef struct bl_vote_words {
+    const char *before, *between; /* "--lr differs: ", " and " */
+    const char *odd, *reference;  /* "0.1", "0.01" */
+    const char *advice;           /* NULL: that of comm.mismatch */
+} bl_vote_words;
+
+/* Ranks differ in `value`: breaks the group by comm.mismatch, which is returned.  Those that differ are to blame unless as
+ * many say one as the other. */
+belay_code bl_vote_break(belay_group *group, const uint64_t *value, bl_vote vote, const bl_vote_words *words);
 
 #endif

@@ -111,30 +111,21 @@ static void name_value(const compared *item, int64_t value, bl_text *out)
         bl_text_format(out, "%" PRId64, value);
 }
 
-static belay_code tell_difference(bl_trainer *t, const compared *item, const uint64_t *value, bl_vote vote)
+static belay_code tell_difference(const bl_trainer *t, const compared *item, const uint64_t *value, bl_vote vote)
 {
-    int culprits[8], n = 0;
-    bl_report_fault f;
-    bl_text odd = {0}, rest = {0}, words[2] = {{0}, {0}};
-    bl_report_fault_init(&f, BELAY_COMM_MISMATCH);
-    bl_vote_name(value, t->ranks.size, vote.odd, &odd);
-    bl_vote_name(value, t->ranks.size, vote.reference, &rest);
-    name_value(item, (int64_t)value[vote.odd], &words[0]);
-    name_value(item, (int64_t)value[vote.reference], &words[1]);
-    snprintf(f.what, sizeof f.what, "%.100s: %s other than of %.100s%s", bl_text_get(&odd), item->what,
-             bl_text_get(&rest), vote.is_tie ? "; as many say one as the other" : "");
-    bl_report_fault_fact(&f, "%.100s: %s", bl_text_get(&odd), bl_text_get(&words[0]));
-    bl_report_fault_fact(&f, "%.100s: %s", bl_text_get(&rest), bl_text_get(&words[1]));
+    bl_text between = {0}, odd = {0}, reference = {0};
+    bl_text_format(&between, ": %s other than of ", item->what);
+    name_value(item, (int64_t)value[vote.odd], &odd);
+    name_value(item, (int64_t)value[vote.reference], &reference);
+    belay_code code = bl_vote_break(t->ranks.group, value, vote,
+                                    &(bl_vote_words){.before = "",
+                                                     .between = bl_text_get(&between),
+                                                     .odd = bl_text_get(&odd),
+                                                     .reference = bl_text_get(&reference)});
+    bl_text_fini(&between);
     bl_text_fini(&odd);
-    bl_text_fini(&rest);
-    bl_text_fini(&words[0]);
-    bl_text_fini(&words[1]);
-    for (int q = 0; q < t->ranks.size && n < BL_COUNT(culprits) && !vote.is_tie; q++)
-        if (value[q] != value[vote.reference])
-            culprits[n++] = q;
-    bl_group_break(t->ranks.group, &f, culprits, n);
-    bl_group_look(t->ranks.group);
-    return BELAY_COMM_MISMATCH;
+    bl_text_fini(&reference);
+    return code;
 }
 
 /* What the first window relies on. */

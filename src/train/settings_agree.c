@@ -51,29 +51,20 @@ static belay_code gather_words(const bl_settings *s, const bl_setting_row *row, 
     return bl_group_host_all_gather(group, mine, all, WORDS, "a setting that differs");
 }
 
-static belay_code tell(const bl_setting_row *row, belay_group *group, const char *all, const uint64_t *value,
-                       bl_vote vote)
+static belay_code tell(const bl_setting_row *row, belay_group *group, char *all, const uint64_t *value, bl_vote vote)
 {
-    int size = belay_group_size(group), culprits[8], n = 0;
-    const char *dashes = row->name[1] == '\0' ? "-" : "--";
-    bl_report_fault f;
-    bl_text odd = {0}, rest = {0};
-    bl_report_fault_init(&f, BELAY_COMM_MISMATCH);
-    bl_vote_name(value, size, vote.odd, &odd);
-    bl_vote_name(value, size, vote.reference, &rest);
-    snprintf(f.what, sizeof f.what, "%s%s differs: %.100s and %.100s%s", dashes, row->name, bl_text_get(&odd),
-             bl_text_get(&rest), vote.is_tie ? "; as many say one as the other" : "");
-    bl_report_fault_fact(&f, "%.100s: %.*s", bl_text_get(&odd), WORDS - 1, all + (size_t)vote.odd * WORDS);
-    bl_report_fault_fact(&f, "%.100s: %.*s", bl_text_get(&rest), WORDS - 1, all + (size_t)vote.reference * WORDS);
-    snprintf(f.advice, sizeof f.advice, "Start all ranks by one command.");
-    bl_text_fini(&odd);
-    bl_text_fini(&rest);
-    for (int q = 0; q < size && n < BL_COUNT(culprits) && !vote.is_tie; q++)
-        if (value[q] != value[vote.reference])
-            culprits[n++] = q;
-    bl_group_break(group, &f, culprits, n);
-    bl_group_look(group);
-    return BELAY_COMM_MISMATCH;
+    bl_text before = {0};
+    for (int q = 0; q < belay_group_size(group); q++) /* other ranks' bytes */
+        all[(size_t)q * WORDS + WORDS - 1] = '\0';
+    bl_text_format(&before, "%s%s differs: ", row->name[1] == '\0' ? "-" : "--", row->name);
+    belay_code code = bl_vote_break(group, value, vote,
+                                    &(bl_vote_words){.before = bl_text_get(&before),
+                                                     .between = " and ",
+                                                     .odd = all + (size_t)vote.odd * WORDS,
+                                                     .reference = all + (size_t)vote.reference * WORDS,
+                                                     .advice = "Start all ranks by one command."});
+    bl_text_fini(&before);
+    return code;
 }
 
 static belay_code compare(const bl_settings *s, belay_group *group, uint64_t *all, uint64_t *value, char *words)
