@@ -106,6 +106,27 @@ static void step(const job *j, int step_number)
     belay_scope_close(scope);
 }
 
+/* One window: its backwards and the end of it. */
+typedef void (*window)(job *j);
+
+/* A window that all drop, whatever one rank made of it, and a step behind it that all apply. */
+static void dropped_by_all(window bad)
+{
+    float before[WEIGHTS];
+    job j = open_job();
+    read_weights(j.model, before);
+    belay_scope scope = belay_scope_open(j.r.context);
+    bad(&j);
+    assert_false(belay_optimizer_is_applied(j.sgd));
+    expect_weights(&j, before, true);
+    belay_scope_close(scope);
+    told_clear();
+    step(&j, 1);
+    assert_true(belay_optimizer_is_applied(j.sgd));
+    expect_weights(&j, before, false);
+    belay_close(j.r.context);
+}
+
 /* ---- averages -------------------------------------------------------------------------------------------------------- */
 
 static void a_gradient_is_the_mean_of_the_ranks(void **state)
@@ -312,54 +333,40 @@ static void a_fault_on_one_rank_drops_the_window_on_all(void **state)
 }
 
 /* Nothing came of its forward: it reduces zeros, and says so. */
+static void without_a_loss(job *j)
+{
+    belay_tensor x = input_of(j, j->r.rank, 0);
+    if (j->r.rank == 1) /* a shape that no layer takes */
+        x = belay_transpose(x, 0, 1);
+    belay_tensor loss = belay_mean(belay_forward(j->model, x), NULL);
+    assert_int_equal(belay_tensor_is_nil(loss), j->r.rank == 1);
+    belay_backward(loss);
+    belay_optimizer_step(j->sgd);
+}
+
 static void a_rank_whose_loss_is_nil_holds_nobody_up(void **state)
 {
     (void)state;
-    float before[WEIGHTS];
-    job j = open_job();
-    read_weights(j.model, before);
-    belay_scope scope = belay_scope_open(j.r.context);
-    belay_tensor x = input_of(&j, j.r.rank, 0);
-    if (j.r.rank == 1) /* a shape that no layer takes */
-        x = belay_transpose(x, 0, 1);
-    belay_tensor loss = belay_mean(belay_forward(j.model, x), NULL);
-    assert_int_equal(belay_tensor_is_nil(loss), j.r.rank == 1);
-    belay_backward(loss);
-    belay_optimizer_step(j.sgd);
-    assert_false(belay_optimizer_is_applied(j.sgd));
-    expect_weights(&j, before, true);
-    belay_scope_close(scope);
-    told_clear();
-    step(&j, 1);
-    assert_true(belay_optimizer_is_applied(j.sgd));
-    expect_weights(&j, before, false);
-    belay_close(j.r.context);
+    dropped_by_all(without_a_loss);
 }
 
 /* One of several backwards of a window is missing on a rank that faulted: it catches up. */
+static void without_a_backward(job *j)
+{
+    for (int k = 0; k < 2; k++) {
+        belay_tensor x = input_of(j, j->r.rank, k);
+        if (j->r.rank == 0 && k == 0)
+            x = belay_transpose(x, 0, 1);
+        belay_backward(belay_mean(belay_forward(j->model, x), NULL));
+    }
+    belay_optimizer_step(j->sgd);
+    assert_int_equal(belay_reducer_n_reduced(j->reducer), 2);
+}
+
 static void a_rank_that_faulted_early_in_a_window_catches_up(void **state)
 {
     (void)state;
-    float before[WEIGHTS];
-    job j = open_job();
-    read_weights(j.model, before);
-    belay_scope scope = belay_scope_open(j.r.context);
-    for (int k = 0; k < 2; k++) {
-        belay_tensor x = input_of(&j, j.r.rank, k);
-        if (j.r.rank == 0 && k == 0)
-            x = belay_transpose(x, 0, 1);
-        belay_backward(belay_mean(belay_forward(j.model, x), NULL));
-    }
-    belay_optimizer_step(j.sgd);
-    assert_false(belay_optimizer_is_applied(j.sgd));
-    expect_weights(&j, before, true);
-    assert_int_equal(belay_reducer_n_reduced(j.reducer), 2);
-    belay_scope_close(scope);
-    told_clear();
-    step(&j, 1);
-    assert_true(belay_optimizer_is_applied(j.sgd));
-    expect_same_weights(&j);
-    belay_close(j.r.context);
+    dropped_by_all(without_a_backward);
 }
 
 /* A rank without data in a window takes what the others have. */
@@ -387,25 +394,19 @@ static void a_rank_without_a_backward_takes_the_mean_of_all(void **state)
     ranks_close(&j.r);
 }
 
+static void discarded_by_one(job *j)
+{
+    belay_backward(loss_of(j, j->r.rank, 0));
+    if (j->r.rank == 0)
+        belay_optimizer_discard(j->sgd);
+    else
+        belay_optimizer_step(j->sgd);
+}
+
 static void a_window_that_one_rank_discards_is_dropped_by_all(void **state)
 {
     (void)state;
-    float before[WEIGHTS];
-    job j = open_job();
-    read_weights(j.model, before);
-    belay_scope scope = belay_scope_open(j.r.context);
-    belay_backward(loss_of(&j, j.r.rank, 0));
-    if (j.r.rank == 0)
-        belay_optimizer_discard(j.sgd);
-    else
-        belay_optimizer_step(j.sgd);
-    expect_weights(&j, before, true);
-    belay_scope_close(scope);
-    told_clear();
-    step(&j, 1);
-    assert_true(belay_optimizer_is_applied(j.sgd));
-    expect_same_weights(&j);
-    belay_close(j.r.context);
+    dropped_by_all(discarded_by_one);
 }
 
 /* ---- parameters that a loss does not reach ----------------------------------------------------------------------------- */
@@ -440,26 +441,20 @@ static void unused_parameters_alternate(void **state)
     ranks_close(&j.r);
 }
 
+static void with_an_unused_parameter(job *j)
+{
+    belay_backward(part_loss(j, j->r.rank != 0, 0));
+    if (j->r.rank == 0)
+        assert_non_null(strstr(told(), "    they are: 2.weight and 2.bias\n"));
+    belay_optimizer_step(j->sgd);
+    if (j->r.rank != 0)
+        assert_non_null(strstr(told(), "was not applied: comm.unused in its window"));
+}
+
 static void an_unused_parameter_is_named_and_the_window_dropped_by_all(void **state)
 {
     (void)state;
-    float before[WEIGHTS];
-    job j = open_job();
-    read_weights(j.model, before);
-    belay_scope scope = belay_scope_open(j.r.context);
-    belay_backward(part_loss(&j, j.r.rank != 0, 0));
-    if (j.r.rank == 0)
-        assert_non_null(strstr(told(), "    they are: 2.weight and 2.bias\n"));
-    belay_optimizer_step(j.sgd);
-    assert_false(belay_optimizer_is_applied(j.sgd));
-    if (j.r.rank != 0)
-        assert_non_null(strstr(told(), "was not applied: comm.unused in its window"));
-    expect_weights(&j, before, true);
-    belay_scope_close(scope);
-    told_clear();
-    step(&j, 1);
-    assert_true(belay_optimizer_is_applied(j.sgd));
-    belay_close(j.r.context);
+    dropped_by_all(with_an_unused_parameter);
 }
 
 /* ---- loss scale -------------------------------------------------------------------------------------------------------- */
