@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "cli/run.h"
 #include "proc/child.h"
+#include "triage/journal_launch.h"
 
 /* ---- while they run ------------------------------------------------------------------------------------------------------ */
 
@@ -128,6 +129,33 @@ static void say_others(const bl_ends *ends)
     }
 }
 
+/* What it was launching when it ended, of which it could tell nobody.  A journal of another process is that of an earlier
+ * start, or of the same number on another host. */
+static void say_journal(const bl_run *run)
+{
+    const bl_rank_end *r = &run->ends.rank[run->ends.first];
+    bl_journal_reader *reader = NULL;
+    bl_error unused = {0};
+    bl_launch_record last;
+    bl_journal_stream stream;
+    bl_text path = {0}, words = {0};
+    if (run->options->journals == NULL || (r->signal == 0 && r->held == 0))
+        return;
+    bl_text_format(&path, "%s/journal", run->options->journals);
+    if (run->ends.first > 0)
+        bl_text_format(&path, ".rank%d", run->ends.first);
+    if (!path.failed && bl_journal_reader_open(bl_text_get(&path), &reader, &unused) == BELAY_OK &&
+        bl_journal_reader_head(reader)->pid == (uint32_t)r->pid && bl_journal_reader_launch(reader, 0, &last)) {
+        bl_journal_launch_words(reader, &last, &words);
+        if (bl_journal_stream_read(reader, (int)last.stream, &stream))
+            bl_text_format(&words, ": %s", bl_journal_launch_state(&stream, &last));
+        bl_run_say("    its journal ends at %s\n", bl_text_get(&words));
+    }
+    bl_journal_reader_close(reader);
+    bl_text_fini(&path);
+    bl_text_fini(&words);
+}
+
 /* What the launcher itself said last, where it may be why ranks never began. */
 static void say_launcher(const bl_run *run, const bl_supervise *s)
 {
@@ -244,6 +272,7 @@ belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *s, bl_error *error)
     } else if (tells) {
         add_headline(&text, run);
         bl_run_say("%s\n", bl_text_get(&text));
+        say_journal(run);
         say_others(&run->ends);
         say_launcher(run, s);
     }

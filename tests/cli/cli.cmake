@@ -24,7 +24,7 @@ foreach(case ${cli_cases})
   get_filename_component(name ${case} NAME_WE)
   add_test(NAME cli/${name} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/cli/run.sh $<TARGET_FILE:belay_cli> ${case})
   set_tests_properties(cli/${name} PROPERTIES LABELS cli SKIP_RETURN_CODE 77 TIMEOUT 600
-    ENVIRONMENT "${belay_test_environment};BELAY_SANITIZED=${BELAY_SANITIZE};BELAY_SMALL=${BELAY_SMALL};RANK_PROGRAM=$<TARGET_FILE:cli_rank>;SKELETON=$<TARGET_FILE:example_ddp_skeleton>")
+    ENVIRONMENT "${belay_test_environment};BELAY_SANITIZED=${BELAY_SANITIZE};BELAY_SMALL=${BELAY_SMALL};RANK_PROGRAM=$<TARGET_FILE:cli_rank>;SKELETON=$<TARGET_FILE:example_ddp_skeleton>;KILLED=$<TARGET_FILE:cli_killed>")
 endforeach()
 
 # The program in one process, with failing allocations.

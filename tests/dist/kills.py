@@ -75,6 +75,8 @@ def one(program, folder, draw, number, phase, way, n, undisturbed):
     line = re.search(r"^belay: rank (\d+) of \d+ (.*)$", text, re.M)
     if line is None or int(line.group(1)) != rank or words not in line.group(2):
         fail(f"another culprit is named ({what})", text)
+    if number_of_way != 0 and re.search(r"^    its journal ends at #\d+ \w+.*: \w+", text, re.M) is None:
+        fail(f"what it was doing is not told ({what})", text)
     if got != status:
         fail(f"exit status {got} and not {status} ({what})", text)
     if took > 10 * (2 * TIMEOUT + GRACE):
