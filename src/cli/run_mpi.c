@@ -293,7 +293,8 @@ belay_code bl_run_mpi_fill(bl_run *run, bl_supervise_options *o, bl_error *error
     o->plain_first = run->options->plain;
     o->in = -1;
     o->shares_terminal = false;
-    o->grace += margin; /* the ranks' supervisors kill after `grace` */
+    o->linger = o->grace; /* after a launcher that was killed: by then the supervisors have ended their ranks */
+    o->grace += margin;   /* the ranks' supervisors kill after `grace` */
     o->tell = bl_run_mpi_tell;
     o->watch = (bl_supervise_watch){.look = look, .stop = stop, .look_every = look_every, .state = run};
     return BELAY_OK;

@@ -237,7 +237,7 @@ static void after_ranks(bl_supervise *s)
         s->next = BL_STEP_NONE;
     } else if (s->facts.ended == 0 && s->killed_since == 0) {
         s->next = BL_STEP_TERM;
-        s->deadline = bl_clock_now() + bl_min_i64(linger, s->o.grace);
+        s->deadline = bl_clock_now() + bl_min_i64(s->o.linger > 0 ? s->o.linger : linger, s->o.grace);
     }
     if (s->facts.ended == 0)
         s->facts.ended = bl_clock_now();

@@ -65,6 +65,7 @@ typedef struct bl_supervise_options {
                              * silence_1.txt */
     int64_t log_limit;       /* bytes of a stream's files */
     int64_t grace;           /* nanoseconds */
+    int64_t linger;          /* nanoseconds until SIGTERM of what outlives the ranks; 0: a second */
     int64_t quiet;           /* nanoseconds of silence until stacks are taken; 0: never */
     const char *gdb;         /* for the stacks; NULL: /proc alone */
     bool shares_terminal;    /* one rank that stays in our process group: the terminal signals it itself */
