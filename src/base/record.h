@@ -66,7 +66,7 @@ enum {
 
 /* A window's words.  The window after the next takes those of one that the host has heard of. */
 typedef struct bl_window_words {
-    uint32_t gate; /* nonzero: the window has a fault, updates write nothing */
+    uint32_t gate; /* nonzero: the window has a fault, updates write nothing; see base/gate.h */
     uint32_t outcome;
     float scale;      /* its loss scale; 0: none */
     uint32_t refused; /* under a loss scale: overflows in a row, this one too, BL_WINDOW_SETTLED and FIXED */

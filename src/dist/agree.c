@@ -15,7 +15,7 @@
 
 #include "base/memory.h"
 #include "dist/parts.h"
-#include "dist/vote.h"
+#include "dist/same.h"
 #include "tensor/window.h"
 
 /* ---- what this rank says --------------------------------------------------------------------------------------------- */
@@ -66,17 +66,15 @@ static bool is_scaled(const belay_reducer *r)
     return false;
 }
 
+/* But for what the device has to tell. */
 static bl_word word_of(const belay_reducer *r, uint32_t flags, const double figure[3])
 {
     belay_context *context = r->context;
     bl_word word = bl_group_word(r->group, BL_CALL_STEP);
-    bool is_closed = context->window_faulted || __atomic_load_n(bl_window_gate(context), __ATOMIC_ACQUIRE) != 0;
-    int64_t every = r->options.digest_every;
+    bool is_closed = context->window_faulted || bl_gate_get(bl_window_gate(context)) != 0;
     word.flags = flags | (is_closed ? BL_FLAG_FAULT : 0) | (is_scaled(r) ? BL_FLAG_SCALED : 0);
     word.step += r->n_dropped;
     word.value = is_closed ? context->window_code : BELAY_OK;
-    word.scale = bl_scaler_bits(context);
-    word.digest = every > 0 && r->n_windows % (uint64_t)every == 0 ? digest_of(r) : 0;
     word.n_batch = context->n_batch;
     if (figure != NULL)
         memcpy(word.figure, figure, sizeof word.figure);
@@ -85,117 +83,17 @@ static bl_word word_of(const belay_reducer *r, uint32_t flags, const double figu
 
 /* ---- whether the words fit together ---------------------------------------------------------------------------------- */
 
-/* What must be the same, X(what a rank has, how it is printed, its value). */
-typedef struct bl_same {
-    const char *what;
-    uint64_t (*value)(const bl_word *word);
-    void (*print)(uint64_t value, char *out, size_t size);
-    bool may_lack; /* 0 of a rank that faulted: it could not tell */
-} bl_same;
-
-static uint64_t step_of(const bl_word *w) { return w->step; }
-static uint64_t scale_of(const bl_word *w) { return w->scale; }
-static uint64_t digest_in(const bl_word *w) { return w->digest; }
-static uint64_t hash_in(const bl_word *w) { return w->hash; }
-static void print_number(uint64_t v, char *out, size_t size) { snprintf(out, size, "%" PRIu64, v); }
-static void print_hash(uint64_t v, char *out, size_t size) { snprintf(out, size, "%016" PRIx64, v); }
-static void print_scale(uint64_t v, char *out, size_t size)
+static bool fit_together(belay_reducer *r)
 {
-    uint32_t bits = (uint32_t)v;
-    float scale;
-    memcpy(&scale, &bits, sizeof scale);
-    snprintf(out, size, "%g", (double)scale);
-}
-
-static const bl_same sames[] = {
-    {"is at another step", step_of, print_number, false},
-    {"has another loss scale", scale_of, print_scale, false},
-    {"has other weights", digest_in, print_hash, true},
-    {"has reduced other buckets", hash_in, print_hash, false},
-};
-
-static void tell_difference(belay_reducer *r, const bl_same *same, const uint64_t *value, bl_vote vote)
-{
-    int size = belay_group_size(r->group), culprits[8], n = 0;
-    bl_report_fault f;
-    bl_text odd = {0}, rest = {0};
-    char words[2][48];
-    bl_report_fault_init(&f, BELAY_COMM_MISMATCH);
-    bl_vote_name(value, size, vote.odd, &odd);
-    bl_vote_name(value, size, vote.reference, &rest);
-    same->print(value[vote.odd], words[0], sizeof words[0]);
-    same->print(value[vote.reference], words[1], sizeof words[1]);
-    snprintf(f.what, sizeof f.what, "%.120s %s than %.120s%s", bl_text_get(&odd), same->what, bl_text_get(&rest),
-             vote.is_tie ? "; as many say one as the other" : "");
-    bl_report_fault_fact(&f, "%.100s: %s", bl_text_get(&odd), words[0]);
-    bl_report_fault_fact(&f, "%.100s: %s", bl_text_get(&rest), words[1]);
-    bl_text_fini(&odd);
-    bl_text_fini(&rest);
-    for (int q = 0; q < size && n < 8 && !vote.is_tie; q++)
-        if (value[q] != value[vote.reference])
-            culprits[n++] = q;
-    bl_group_break(r->group, &f, culprits, n);
-    bl_group_look(r->group);
-}
-
-/* What ranks could not tell is taken as what the first of the others says. */
-static void fill_gaps(const belay_reducer *r, uint64_t *value)
-{
-    int size = belay_group_size(r->group);
-    uint64_t first = 0;
-    for (int q = 0; q < size; q++)
-        first = first != 0 ? first : value[q];
-    for (int q = 0; q < size; q++)
-        if (value[q] == 0 && (r->group->all[q].flags & BL_FLAG_FAULT) != 0)
-            value[q] = first;
-}
-
-static bool is_same(belay_reducer *r, const bl_same *same, uint64_t *value)
-{
-    int size = belay_group_size(r->group);
-    for (int q = 0; q < size; q++)
-        value[q] = same->value(&r->group->all[q]);
-    if (same->may_lack)
-        fill_gaps(r, value);
-    bl_vote vote = bl_vote_of(value, size);
-    if (vote.odd < 0)
+    bl_difference difference;
+    if (bl_same_are(r->group->all, belay_group_size(r->group), r->later.value, &difference))
         return true;
-    tell_difference(r, same, value, vote);
+    bl_group_break(r->group, &difference.fault, difference.culprit, difference.n_culprits);
+    bl_group_look(r->group);
     return false;
 }
 
-static bool fit_together(belay_reducer *r)
-{
-    uint64_t *value = bl_alloc(belay_group_size(r->group), sizeof *value);
-    bool fit = value != NULL;
-    if (!fit) {
-        bl_context_raise(r->context, BELAY_MEM_EXHAUSTED, "no memory to compare the words of %d ranks",
-                         belay_group_size(r->group));
-        belay_group_abort(r->group, "no memory to compare the words of the ranks");
-    }
-    for (int i = 0; i < BL_COUNT(sames) && fit; i++)
-        fit = is_same(r, &sames[i], value);
-    bl_free(value);
-    return fit;
-}
-
 /* ---- what follows ---------------------------------------------------------------------------------------------------- */
-
-static bl_verdict verdict_of(const belay_reducer *r)
-{
-    bl_verdict v = {.first_faulted = -1};
-    for (int q = 0; q < belay_group_size(r->group); q++) {
-        const bl_word *w = &r->group->all[q];
-        v.flags |= w->flags;
-        if ((w->flags & BL_FLAG_FAULT) != 0) {
-            v.first_faulted = v.n_faulted == 0 ? q : v.first_faulted;
-            v.n_faulted++;
-        }
-        for (int k = 0; k < 3; k++)
-            v.figure[k] += w->figure[k];
-    }
-    return v;
-}
 
 static bool all_are(const belay_reducer *r, uint32_t flag)
 {
@@ -252,14 +150,10 @@ static belay_code learn_order(belay_reducer *r)
     return code;
 }
 
-static void close_gate(belay_reducer *r, const bl_verdict *v)
+static void close_gate(const belay_reducer *r)
 {
-    belay_context *context = r->context;
-    const bl_word *w = v->first_faulted >= 0 ? &r->group->all[v->first_faulted] : NULL;
-    if (context->window_faulted)
-        return;
-    bl_window_fault(context, context->window,
-                    w != NULL && w->value != BELAY_OK ? (belay_code)w->value : BELAY_COMM_PEER);
+    if (!r->context->window_faulted)
+        bl_window_fault(r->context, r->context->window, bl_same_code(r->group->all, belay_group_size(r->group)));
 }
 
 /* Gradients that lie in no bucket are not the same on all ranks: when those of any overflowed, all ranks' do. */
@@ -311,13 +205,13 @@ static void overflow_outside(const belay_optimizer *o)
 
 static belay_code finish(belay_reducer *r, bl_verdict *v)
 {
-    *v = verdict_of(r);
+    *v = bl_same_verdict(r->group->all, belay_group_size(r->group));
     bl_group_phase(r->group, BL_PHASE_REDUCE);
     bool anybody_walked = !all_are(r, BL_FLAG_ABSENT), is_scaled = (v->flags & BL_FLAG_SCALED) != 0;
     if (!bl_buckets_settle(r))
         return r->group->broken;
     if ((v->flags & BL_FLAG_FAULT) != 0) {
-        close_gate(r, v);
+        close_gate(r);
         return BELAY_OK;
     }
     if (!find_used(r, anybody_walked))
@@ -339,6 +233,9 @@ static belay_code agree(belay_reducer *r, uint32_t flags, const double figure[3]
     }
     bl_group_phase(r->group, BL_PHASE_AGREE);
     bl_word word = word_of(r, flags, figure);
+    int64_t every = r->options.digest_every;
+    word.scale = bl_scaler_bits(r->context);
+    word.digest = every > 0 && r->n_windows % (uint64_t)every == 0 ? digest_of(r) : 0;
     belay_code code = bl_group_exchange(r->group, &word);
     if (code != BELAY_OK)
         return code;
@@ -346,12 +243,9 @@ static belay_code agree(belay_reducer *r, uint32_t flags, const double figure[3]
 }
 
 /* A group that is broken applies nothing. */
-static belay_code end_window(belay_reducer *r, uint32_t flags, const double figure[3])
+static belay_code wait_for_agreement(belay_reducer *r, uint32_t flags, const double figure[3])
 {
-    if (r->is_agreed)
-        return BELAY_OK;
     bl_phase was = bl_group_phase(r->group, BL_PHASE_AGREE);
-    r->verdict = (bl_verdict){.first_faulted = -1};
     belay_scope scope = belay_scope_open(r->context);
     belay_code code = agree(r, flags, figure, &r->verdict);
     belay_scope_close(scope);
@@ -359,16 +253,36 @@ static belay_code end_window(belay_reducer *r, uint32_t flags, const double figu
         (void)bl_buckets_settle(r);
         bl_window_fault(r->context, r->context->window, code);
     }
+    bl_group_phase(r->group, was);
+    return code;
+}
+
+/* Where a device can wait for the ranks, the host goes on to the optimizer's step; none: it waits. */
+static belay_code end_window(belay_reducer *r, const belay_optimizer *o, uint32_t flags, const double figure[3])
+{
+    belay_code code = BELAY_OK;
+    if (r->is_agreed)
+        return BELAY_OK;
+    if (r->group->later != NULL) /* of another reducer, or where no backward has come since */
+        (void)bl_later_settle(r->group->later);
+    r->verdict = (bl_verdict){.first_faulted = -1};
+    if (o != NULL && flags == 0 && bl_later_may(r, o)) {
+        bl_word word = word_of(r, 0, NULL);
+        bl_later_post(r, &word);
+    } else {
+        code = wait_for_agreement(r, flags, figure);
+    }
     r->is_agreed = true;
     r->n_rounds = 0;
     r->n_windows++;
-    bl_group_phase(r->group, was);
     return code;
 }
 
 belay_code bl_reducer_agree(belay_reducer *r, uint32_t flags, const double figure[3], bl_verdict *verdict)
 {
-    belay_code code = end_window(r, flags, figure);
+    belay_code code = end_window(r, NULL, flags, figure);
+    if (!bl_later_settle(r) && code == BELAY_OK) /* it was ended before, by a step's gradients that were used early */
+        code = r->group->broken;
     *verdict = r->verdict;
     return code;
 }
@@ -388,7 +302,7 @@ static void settle(belay_reducer *r, belay_optimizer *o)
     if (!has_any(r, o) || r->is_agreed)
         return;
     bool overflows = overflows_outside(o);
-    if (end_window(r, overflows ? BL_FLAG_OVERFLOW : 0, NULL) == BELAY_OK && !overflows &&
+    if (end_window(r, o, overflows ? BL_FLAG_OVERFLOW : 0, NULL) == BELAY_OK && !overflows &&
         (r->verdict.flags & BL_FLAG_OVERFLOW) != 0)
         overflow_outside(o);
 }
@@ -409,7 +323,7 @@ void bl_agree_drop(void *state, belay_optimizer *o)
     if (!has_any(r, o))
         return;
     if (!r->is_agreed) {
-        (void)end_window(r, BL_FLAG_FAULT, NULL);
+        (void)end_window(r, NULL, BL_FLAG_FAULT, NULL);
         r->n_dropped++;
     }
     r->is_agreed = false;

@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "dist/parts.h"
+#include "tensor/window.h"
 
 static const char *name_of(const belay_reducer *r, int64_t parameter)
 {
@@ -263,6 +264,15 @@ static bool pass_gate(const belay_reducer *r, const bl_bucket *b, const bl_slot 
     return false;
 }
 
+/* What comes back of a reduction that failed is not the ranks' mean. */
+static void end(void *state, bool failed)
+{
+    const bl_bucket *b = state;
+    const belay_reducer *r = b->gradients.state;
+    if (failed)
+        bl_gate_close(b->gate, bl_group_failure(r->group));
+}
+
 void bl_bucket_launch(belay_reducer *r, bl_bucket *b)
 {
     const bl_slot *flat = bl_slot_get(r->context, b->flat);
@@ -271,6 +281,7 @@ void bl_bucket_launch(belay_reducer *r, bl_bucket *b)
         belay_group_abort(r->group, "a bucket did not pass its gate");
         return;
     }
+    b->gate = bl_window_gate(r->context);
     b->work = (bl_work){.kind = BL_WORK_ALL_REDUCE,
                         .plane = BL_PLANE_DATA,
                         .n = b->n_elements,
@@ -278,6 +289,8 @@ void bl_bucket_launch(belay_reducer *r, bl_bucket *b)
                         .op = BELAY_GROUP_SUM,
                         .factor = 1.0f / (float)belay_group_size(r->group),
                         .after = bl_round_word(&r->round),
+                        .end = end,
+                        .state_of = b,
                         .what = b->words,
                         .site = r->walk_site};
     bl_lease_begin(r->context, &b->gradients, r->walk_site);
@@ -286,31 +299,56 @@ void bl_bucket_launch(belay_reducer *r, bl_bucket *b)
     bl_group_post(r->group, &b->work);
 }
 
-/* What is in flight goes back to its device behind the works' ends.  This is not put before the ranks' words have gone: the
- * host may wait for the device until then. */
-static void bring_back(belay_reducer *r)
+static int64_t n_in_flight(const belay_reducer *r)
 {
     int64_t n = 0;
     for (int64_t k = 0; k < r->plan.n_buckets; k++)
-        if (r->bucket[k].state == BL_BUCKET_IN_FLIGHT && ++n > 0)
-            bl_stage_back(r->context, &r->bucket[k].stage, r->bucket[k].flat); /* a fault was told */
-    if (n > 0)
-        bl_stage_join(r->context, &r->line);
+        n += r->bucket[k].state == BL_BUCKET_IN_FLIGHT;
+    return n;
+}
+
+belay_code bl_buckets_bring_back(belay_reducer *r)
+{
+    belay_code first = BELAY_OK;
+    for (int64_t k = 0; k < r->plan.n_buckets; k++) {
+        bl_bucket *b = &r->bucket[k];
+        if (b->state != BL_BUCKET_IN_FLIGHT)
+            continue;
+        belay_code code = bl_stage_back(r->context, &b->stage, b->flat);
+        first = first != BELAY_OK ? first : code;
+    }
+    return first;
+}
+
+static void release(belay_reducer *r, bl_bucket *b, bool is_awaited)
+{
+    bl_lease_end(r->context, &b->gradients);
+    bl_lease_end(r->context, &b->parameters);
+    b->state = BL_BUCKET_FILLING;
+    b->is_awaited = is_awaited;
+}
+
+void bl_buckets_release(belay_reducer *r)
+{
+    for (int64_t k = 0; k < r->plan.n_buckets; k++)
+        if (r->bucket[k].state == BL_BUCKET_IN_FLIGHT)
+            release(r, &r->bucket[k], true);
 }
 
 bool bl_buckets_settle(belay_reducer *r)
 {
     bool is_whole = true;
-    bring_back(r);
+    if (n_in_flight(r) > 0) {
+        (void)bl_buckets_bring_back(r);
+        bl_stage_join(r->context, &r->line);
+    }
     for (int64_t k = 0; k < r->plan.n_buckets; k++) {
         bl_bucket *b = &r->bucket[k];
-        if (b->state != BL_BUCKET_IN_FLIGHT)
+        if (b->state != BL_BUCKET_IN_FLIGHT && !b->is_awaited)
             continue;
         bl_stage_reach(r->context, &b->work);
         is_whole = bl_group_wait(r->group, &b->work) && is_whole;
-        bl_lease_end(r->context, &b->gradients);
-        bl_lease_end(r->context, &b->parameters);
-        b->state = BL_BUCKET_FILLING;
+        release(r, b, false);
     }
     return is_whole;
 }

@@ -160,6 +160,7 @@ static void reducer_fini(belay_reducer *r)
 {
     bl_buckets_free(r);
     bl_round_close(&r->round);
+    bl_later_close(r);
     bl_stage_line_close(r->context, &r->line);
     bl_free(r->parameter);
     bl_free(r->sizes);
@@ -173,6 +174,7 @@ static void shell_free(void *reducer) { bl_free(reducer); }
 static void destroy(void *object)
 {
     belay_reducer *r = object;
+    (void)bl_later_settle(r);
     (void)bl_buckets_settle(r);
     bl_reducer_unfollow(r);
     bl_module_release(r->module);
@@ -186,7 +188,8 @@ static void destroy(void *object)
 static bool begin(belay_reducer *r, const belay_ddp_options *options)
 {
     if (!set_options(r, options) || !take_parameters(r) || !bl_stage_line_open(r->context, r->place, &r->line) ||
-        !bl_buckets_make(r, r->order) || !bl_round_open(r->group, &r->round, bl_reducer_join_round, r)) {
+        !bl_later_open(r) || !bl_buckets_make(r, r->order) ||
+        !bl_round_open(r->group, &r->round, bl_reducer_join_round, r)) {
         belay_group_abort(r->group, "belay_ddp was refused");
         return false;
     }

@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "dist/calls.h"
 #include "dist/launched.h"
+#include "dist/parts.h"
 #include "dist/rounds.h"
 #include "dist/words.h"
 #include "dist/worker.h"
@@ -129,6 +130,12 @@ static void break_by_mismatch(belay_group *group, const bl_word *all, const bl_r
     bl_group_break(group, fault, culprit, n);
 }
 
+belay_code bl_group_failure(const belay_group *group)
+{
+    bl_failure failure;
+    return bl_worker_has_failed(group->worker, &failure) ? failure.fault.code : BELAY_COMM_PEER;
+}
+
 void bl_group_keep(belay_group *group, void *memory) { bl_worker_keep(group->worker, memory); }
 
 int bl_group_lowest_survivor(const belay_group *group) { return bl_worker_lowest_survivor(group->worker); }
@@ -181,6 +188,8 @@ bool bl_group_settle_words(belay_group *group, bl_word *all)
 
 belay_code bl_group_exchange(belay_group *group, const bl_word *mine)
 {
+    if (group->later != NULL)
+        (void)bl_later_settle(group->later); /* whether the group is broken is seen here */
     do {
         bl_work work = {.site = group->context->site};
         *group->mine = *mine;

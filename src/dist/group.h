@@ -135,7 +135,8 @@ struct belay_group {
     int n_reducers;
     struct bl_round *rounds; /* of its reducers; see dist/rounds.h */
     int64_t n_rounds_opened;
-    bl_word *all; /* [size], of the last exchange */
+    struct belay_reducer *later; /* whose word the ranks have yet to agree on; NULL: nobody's */
+    bl_word *all;                /* [size], of the last exchange */
     bl_word *mine;
     bl_group_worker *worker;
     struct bl_group_sites *sites; /* words of the sites that called last */
@@ -173,6 +174,8 @@ static inline bool bl_work_is_over(const bl_work *work)
 }
 /* Tells what the worker met since; waits for nothing.  The group is broken then. */
 void bl_group_look(belay_group *group);
+/* Why works of the group fail, for their `end` (any thread). */
+belay_code bl_group_failure(const belay_group *group);
 /* Memory of a work that failed, from base/memory.h: kept, since the transport may still write there.  NULL is fine. */
 void bl_group_keep(belay_group *group, void *memory);
 /* Breaks the group for what a caller found: any thread, a work's `end` too.  `culprits`: ranks whose fault it is, NULL and

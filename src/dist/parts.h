@@ -8,6 +8,8 @@
  *   rounds.c     what the ranks say before a reduction: whose it is
  *   reducer.c    follows backward: which gradients are whole, which bucket goes next
  *   agree.c      the end of a window: what the ranks tell each other, and what follows from it
+ *   later.c      the same without waiting, on a device that waits instead
+ *   same.c       whether their words fit together
  *
  * A round is one reduction of all buckets.  Buckets of a round go strictly in order, whatever the order in which they
  * fill, so that all ranks reduce the same. */
@@ -39,6 +41,8 @@ typedef struct bl_bucket {
     bl_lease gradients;  /* of `flat`, from sealed until reduced */
     bl_lease parameters; /* of the storages of its parameters: they may be read */
     bl_work work;
+    bool is_awaited; /* the work may not be over; the device waits for it */
+    uint32_t *gate;  /* of the window that it is reduced in */
     bl_stage stage;
     char words[96]; /* "bucket 2 of 3" */
 } bl_bucket;
@@ -49,6 +53,21 @@ typedef struct bl_reduced {
     int64_t last;  /* node of the tape after which nothing arrives any more; -1: nothing does */
     bool is_whole; /* in this round */
 } bl_reduced;
+
+/* The end of a window that the device waits for.  The worker reads and writes what is below the line. */
+typedef struct bl_later {
+    bool is_on;     /* the main thread has not heard how it ended */
+    bool has_scale; /* there is a loss scale */
+    bl_stage words; /* holds the device until the work has ended */
+    bl_stage scale; /* what the device has for the loss scale */
+    bl_work work;
+    /* ---- */
+    belay_group *group;
+    bl_device *device;
+    uint32_t *gate;      /* of that window */
+    bl_word *mine, *all; /* [1], [size] */
+    uint64_t *value;     /* [size], to compare them */
+} bl_later;
 
 struct belay_reducer {
     bl_grave grave;         /* once it was freed */
@@ -81,6 +100,7 @@ struct belay_reducer {
     bool is_agreed;   /* its end was, with this */
     bl_verdict verdict;
     uint8_t *used; /* [n] */
+    bl_later later;
 
     int64_t n_reduced;
     uint64_t n_windows; /* agreed on */
@@ -108,6 +128,11 @@ void bl_bucket_arrive(belay_reducer *r, int64_t i);
 void bl_bucket_launch(belay_reducer *r, bl_bucket *b);
 /* Waits for all that are in flight.  False when one failed: it was told. */
 bool bl_buckets_settle(belay_reducer *r);
+/* What is in flight goes back to its device, in the line, behind the works' ends.  This is not put before the ranks' words
+ * have gone, or can go: the host may wait for the device until then.  A fault was told. */
+belay_code bl_buckets_bring_back(belay_reducer *r);
+/* They are filled again by what the device does behind the line; the next bl_buckets_settle waits for the works. */
+void bl_buckets_release(belay_reducer *r);
 
 /* ---- reducer.c */
 
@@ -123,6 +148,20 @@ void bl_reducer_join_round(void *state);
 void bl_agree_hook(void *state, belay_optimizer *optimizer);
 void bl_agree_drop(void *state, belay_optimizer *optimizer);
 void bl_agree_settle(void *state, belay_optimizer *optimizer);
+
+/* ---- later.c */
+
+BL_MUST_USE bool bl_later_open(belay_reducer *r);
+void bl_later_close(belay_reducer *r);
+/* Whether a step of that optimizer can go on now while the ranks agree: if not, whoever ends the window waits for them. */
+bool bl_later_may(const belay_reducer *r, const belay_optimizer *optimizer);
+/* Ends the window: what the place's current stream is given from now on runs behind the ranks' agreement and behind the
+ * buckets; where that says so, or it fails, the window's gate is closed before.  `word` is this rank's, but for what its
+ * device has to tell. */
+void bl_later_post(belay_reducer *r, const bl_word *word);
+/* Waits until the ranks have agreed on the window before, if they have not, and does what then is the host's to do; the
+ * verdict is in the reducer.  False in a broken group. */
+bool bl_later_settle(belay_reducer *r);
 
 /* ---- manifest.c */
 

@@ -170,7 +170,10 @@ static void refuse_unused(const belay_reducer *r)
 static void start(void *state)
 {
     belay_reducer *r = state;
-    if (!r->is_reached || !r->syncs || r->group->broken != BELAY_OK)
+    if (!r->is_reached)
+        return;
+    (void)bl_later_settle(r); /* the host is at most one window ahead of the ranks */
+    if (!r->syncs || r->group->broken != BELAY_OK)
         return;
     bl_group_phase(r->group, BL_PHASE_BACKWARD);
     announce(r);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "dist/parts.h"
 #include "dist/words.h"
 
 bool bl_round_open(belay_group *group, bl_round *round, void (*join)(void *state), void *state)
@@ -64,6 +65,8 @@ void bl_round_begin(bl_round *round, uintptr_t site, const char *what)
 {
     belay_group *group = round->group;
     bool is_lost = group->context->window_faulted;
+    if (group->later != NULL)
+        (void)bl_later_settle(group->later);
     do {
         if (!bl_work_is_over(&round->work) && !bl_group_wait(group, &round->work))
             return;

@@ -237,6 +237,19 @@ belay_code bl_stage_back(belay_context *context, bl_stage *stage, belay_tensor t
     return code;
 }
 
+belay_code bl_stage_hold(belay_context *context, bl_stage *stage, bl_work *work)
+{
+    work->ended_word = &stage->ended;
+    work->ended_value = ++stage->generation;
+    if (is_free(stage))
+        return BELAY_OK;
+    int before = go_to(context, stage->line);
+    belay_code code = bl_place_hold(context, stage->line->place, &stage->ended, stage->generation);
+    stage->last = context->streams[stage->line->stream].clock.upto[stage->line->stream];
+    go_back(context, stage->line, before);
+    return code;
+}
+
 belay_code bl_stage_join(belay_context *context, const bl_stage_line *line)
 {
     if (line->stream == BL_STREAM_NONE)

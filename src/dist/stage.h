@@ -55,6 +55,9 @@ belay_code bl_stage_out(belay_context *context, bl_stage *stage, belay_tensor te
 /* Puts the copy back behind the work's end.  After it nothing but the line may touch the tensor; bl_stage_join orders
  * a stream behind it. */
 belay_code bl_stage_back(belay_context *context, bl_stage *stage, belay_tensor tensor);
+/* What is put into the line from now on runs behind the end of a work that has no data on the device, such as words: fills
+ * in ended_word and ended_value.  The work before is over. */
+belay_code bl_stage_hold(belay_context *context, bl_stage *stage, bl_work *work);
 /* What is put into the place's current stream from now on runs behind all that is in the line. */
 belay_code bl_stage_join(belay_context *context, const bl_stage_line *line);
 

@@ -149,6 +149,10 @@ void bl_optim_settle(belay_optimizer *optimizer);
 
 /* Bits (f32) of the scales of a context, joined; 0: it has none. */
 uint32_t bl_scaler_bits(const belay_context *context);
+/* The same by hand, of states that are read without waiting: those of the context, the first `most` of them, and the bits so
+ * far joined with a scale's. */
+int bl_scaler_states(const belay_context *context, belay_tensor *state, int most);
+uint32_t bl_scaler_join(uint32_t bits, double scale);
 /* The marks of a gradient that came to a leaf from elsewhere: times the context's loss scale, or as it is. */
 bl_grad_scale bl_scaler_mark(const belay_context *context, bool is_scaled);
 

@@ -233,21 +233,32 @@ void belay_grad_scaler_free(belay_grad_scaler *s)
     destroy(s);
 }
 
+uint32_t bl_scaler_join(uint32_t bits, double scale)
+{
+    float value = (float)scale;
+    uint32_t own;
+    memcpy(&own, &value, sizeof own);
+    return (bits << 1 | bits >> 31) ^ own;
+}
+
 uint32_t bl_scaler_bits(const belay_context *context)
 {
     uint32_t bits = 0;
     for (const belay_grad_scaler *s = context->mixed.scalers; s != NULL; s = s->next) {
         double scale = 0;
-        float value;
         const bl_slot *slot = bl_slot_get((belay_context *)context, s->state);
-        if (slot == NULL || bl_place_read(s->context, slot, 0, &scale, sizeof scale) != BELAY_OK)
-            continue;
-        value = (float)scale;
-        uint32_t own;
-        memcpy(&own, &value, sizeof own);
-        bits = (bits << 1 | bits >> 31) ^ own;
+        if (slot != NULL && bl_place_read(s->context, slot, 0, &scale, sizeof scale) == BELAY_OK)
+            bits = bl_scaler_join(bits, scale);
     }
     return bits;
+}
+
+int bl_scaler_states(const belay_context *context, belay_tensor *state, int most)
+{
+    int n = 0;
+    for (const belay_grad_scaler *s = context->mixed.scalers; s != NULL && n < most; s = s->next)
+        state[n++] = s->state;
+    return n;
 }
 
 bl_grad_scale bl_scaler_mark(const belay_context *context, bool is_scaled)
@@ -552,7 +563,7 @@ static void unscale(const belay_grad_scaler *s, belay_optimizer *o)
         call.in[0] = bl_launch_reshape(context, leaf->grad, &flat);
         call.in[1] = s->state;
         if (!bl_launch_run(&call))
-            *bl_window_gate(context) = 1; /* half of them are unscaled */
+            bl_gate_close(bl_window_gate(context), BL_GATE_CLOSED); /* half of them are unscaled */
         leaf->grad_scale.marks = BL_GRAD_UNSCALED;
         leaf->grad_scale.site = context->site;
     }

@@ -179,7 +179,7 @@ static bool launch(belay_optimizer *o, const bl_optim_scaling *scaling, bool *is
     bool is_collected = collect(o);
     bl_optim_advance_find(o);
     if (!bl_optim_advance_prepare(o) || !is_collected || !run_squares(o))
-        *bl_window_gate(o->context) = 1;
+        bl_gate_close(bl_window_gate(o->context), BL_GATE_CLOSED);
     gather(o);
     *is_decided = run_prepare(o, scaling);
     if (!*is_decided)
@@ -250,7 +250,7 @@ static void close_lost(belay_context *context)
     if (code != BELAY_OK)
         bl_window_fault(context, context->window, (belay_code)code);
     else
-        *bl_window_gate(context) = 1;
+        bl_gate_close(bl_window_gate(context), BL_GATE_CLOSED);
 }
 
 /* All gradients of the context go with a window that faulted; `code` is why. */
@@ -279,7 +279,7 @@ static void clear_gradients(belay_optimizer *o, uint64_t window, bool is_known, 
         bl_window_settle(context, "a window ended while leaves of no optimizer, or of another, had gradients");
     else if (!is_known && bl_advance_n(context) > 0)
         bl_window_settle(context, "a window ended while running statistics waited for another optimizer's step");
-    if (!was_lost && __atomic_load_n(&context->ring->window[bl_window_place(window)].gate, __ATOMIC_ACQUIRE) != 0)
+    if (!was_lost && bl_gate_get(&context->ring->window[bl_window_place(window)].gate) != 0)
         lose(context, ended->optimizer != NULL && ended->number == window ? ended->code : code);
 }
 

@@ -17,7 +17,7 @@ void bl_window_fault(belay_context *context, uint64_t number, belay_code code)
     belay_code *first = is_here ? &context->window_code : &window_at(context, number)->code;
     *first = *faulted ? *first : code;
     *faulted = true;
-    __atomic_store_n(&context->ring->window[bl_window_place(number)].gate, 1, __ATOMIC_RELEASE); /* kernels do, too */
+    bl_gate_close(&context->ring->window[bl_window_place(number)].gate, (uint32_t)code); /* kernels do, too */
 }
 
 /* The next window begins with its gate open; nobody writes to those words any more. */
@@ -56,6 +56,16 @@ void bl_window_drop(belay_context *context)
     context->first_window = context->window;
 }
 
+/* Closed by none of this context's own faults: another rank's, in data parallel. */
+static void hear_gate(const belay_context *context, bl_window *window)
+{
+    uint32_t gate = bl_gate_get(&context->ring->window[bl_window_place(window->number)].gate);
+    if (window->faulted || gate <= BL_GATE_CLOSED)
+        return;
+    window->faulted = true;
+    window->code = (belay_code)gate;
+}
+
 void bl_window_look(belay_context *context)
 {
     while (context->first_window < context->window) {
@@ -70,6 +80,7 @@ void bl_window_look(belay_context *context)
         if (context->first_window != number) /* who was told has settled it */
             continue;
         bl_window window = *window_at(context, number);
+        hear_gate(context, &window);
         context->first_window++;
         context->tell_window(context, &window, outcome);
     }

@@ -6,6 +6,7 @@
 #ifndef BL_TENSOR_WINDOW_H
 #define BL_TENSOR_WINDOW_H
 
+#include "base/gate.h"
 #include "tensor/context.h"
 
 /* Where a window's words lie in the ring. */

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/gate.h"
 #include "base/memory.h"
 #include "device/cpu/blas.h"
 #include "device/cpu/kernel.h"
@@ -55,7 +56,7 @@ static void publish_bad(const bl_launch *l, const bl_bad *bad)
     bl_fault_ring *ring = l->ring;
     bool is_corrected = l->policy != BELAY_INDEX_RAISE && bad->code == BELAY_INDEX_RANGE; /* labels always raise */
     if (l->gates && !is_corrected)
-        __atomic_store_n(&ring->window[l->window].gate, 1, __ATOMIC_RELEASE);
+        bl_gate_close(&ring->window[l->window].gate, bad->code);
     int slot = claim_slot(ring);
     if (slot < 0) {
         __atomic_fetch_add(&ring->dropped, 1, __ATOMIC_RELAXED);

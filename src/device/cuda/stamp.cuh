@@ -53,7 +53,7 @@ static __device__ void bl_cuda_publish(const bl_launch &l, const bl_bad &bad, un
         return;
     bool is_corrected = l.policy != BELAY_INDEX_RAISE && bad.code == BELAY_INDEX_RANGE; /* labels always raise */
     if (l.gates && !is_corrected)
-        atomicExch_system(&l.ring->window[l.window].gate, 1u);
+        atomicCAS_system(&l.ring->window[l.window].gate, 0u, (unsigned)bad.code);
     if (atomicCAS(slot, 0ull, BL_CUDA_CLAIMING) == 0ull) {
         unsigned long long claimed = bl_cuda_claim(l.ring);
         if (claimed >= BL_RING_FAULTS) {

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/gate.h"
 #include "device/sim/sim.h"
 #include "device/trap.h"
 
@@ -114,7 +115,7 @@ static void execute_launch(bl_sim_queue *queue, const bl_launch *launch)
         return;
     /* The output was not written: no update may use it. */
     if (launch->gates)
-        __atomic_store_n(&launch->ring->window[launch->window].gate, 1, __ATOMIC_RELEASE);
+        bl_gate_close(&launch->ring->window[launch->window].gate, BELAY_MEM_EXHAUSTED);
     __atomic_store_n(&queue->sim->is_out_of_memory, true, __ATOMIC_RELEASE);
 }
 
