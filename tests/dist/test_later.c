@@ -36,8 +36,8 @@ struct bl_transport {
     operation operation[MOST];
     int n_started[BL_N_PLANES];
     atomic_int n_let[BL_N_PLANES]; /* those with a number below it may end */
-    atomic_int fails_at;                                   /* number of an operation of data; -1: none */
-    atomic_uint peer_flags;                                /* what the peer says more at a window's end */
+    atomic_int fails_at;           /* number of an operation of data; -1: none */
+    atomic_uint peer_flags;        /* what the peer says more at a window's end */
     atomic_int peer_code;
     bl_word said; /* by this rank, at a window's end; read when the worker has nothing to do */
 };
@@ -429,7 +429,8 @@ static void words_that_do_not_fit_end_it_all(void **state)
         step(&r);
         read_weights(&r, after);
         assert_memory_equal(after, before, sizeof after);
-        assert_non_null(strstr(told(), "belay: step 1 was not applied: comm.mismatch in its window (run.window_lost)\n"));
+        assert_non_null(
+            strstr(told(), "belay: step 1 was not applied: comm.mismatch in its window (run.window_lost)\n"));
         step(&r);
         assert_non_null(strstr(told(), "(comm.mismatch)\n"));
         read_weights(&r, after);
