@@ -19,6 +19,12 @@
 enum { SEEDS = 10, SIZE = 2, MOST = 1024, ROWS = 4, SEQ = 3, TOKENS = 9, EMBED = 4, OUT = 3 };
 enum { WEIGHTS = TOKENS * EMBED + EMBED * OUT + OUT, ALL = 1 << 30 };
 
+#ifdef BELAY_SMALL /* whose ring of windows is full at once: each step waits for its own */
+enum { RUNS_AHEAD = false };
+#else
+enum { RUNS_AHEAD = true };
+#endif
+
 /* ---- the transport --------------------------------------------------------------------------------------------------- */
 
 typedef struct operation {
@@ -283,6 +289,8 @@ static void expect_ahead(const rank *r, uint64_t window)
 static void the_host_goes_past_a_step_that_the_ranks_have_not_agreed_on(void **state)
 {
     (void)state;
+    if (!RUNS_AHEAD)
+        skip();
     for (int64_t seed = -1; seed < seeds_n(SEEDS); seed++) {
         rank r;
         open_rank(&r, seed);
@@ -305,6 +313,8 @@ static void the_host_goes_past_a_step_that_the_ranks_have_not_agreed_on(void **s
 static void words_go_before_buckets_and_buckets_before_words(void **state)
 {
     (void)state;
+    if (!RUNS_AHEAD)
+        skip();
     for (int64_t seed = -1; seed < seeds_n(SEEDS); seed++) {
         rank r;
         open_rank(&r, seed);
@@ -324,6 +334,8 @@ static void words_go_before_buckets_and_buckets_before_words(void **state)
 static void a_fault_of_the_peer_is_heard_by_the_device_first(void **state)
 {
     (void)state;
+    if (!RUNS_AHEAD)
+        skip();
     for (int64_t seed = -1; seed < seeds_n(SEEDS); seed++) {
         rank r;
         open_rank(&r, seed);
@@ -391,6 +403,8 @@ static void what_the_device_knows_is_in_the_word(void **state)
 static void a_reduction_that_fails_in_flight_is_not_applied(void **state)
 {
     (void)state;
+    if (!RUNS_AHEAD)
+        skip();
     float before[WEIGHTS], after[WEIGHTS];
     for (int64_t seed = -1; seed < seeds_n(SEEDS); seed++) {
         rank r;
