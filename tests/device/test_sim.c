@@ -271,7 +271,7 @@ static void a_kernel_without_memory_closes_its_gate_and_is_told_once(void **stat
     assert_int_equal(device->api->run(device, 0, &l), BELAY_OK);
     assert_int_equal(device->api->synchronise(device), BELAY_MEM_EXHAUSTED);
     bl_memory_fail_at(-1);
-    assert_int_equal(ring.window[0].gate, 1);
+    assert_int_equal(ring.window[0].gate, BELAY_MEM_EXHAUSTED);
     assert_int_equal(device->api->synchronise(device), BELAY_OK);
     device->api->give(device, g, 16);
     device->api->give(device, weight, 24);

@@ -306,7 +306,7 @@ static void a_fault_while_recording_closes_the_windows_gate(void **state)
     assert_false(context->window_faulted);
     launch(context, &positive, 2, x, (belay_tensor){0}, (numbers){0});
     assert_true(context->window_faulted);
-    assert_int_equal(context->ring->window[0].gate, 1);
+    assert_int_equal(context->ring->window[0].gate, BELAY_KERNEL_ASSERT);
     told_clear();
     close_faulted(context);
 }

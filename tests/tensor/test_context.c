@@ -238,7 +238,7 @@ static void a_fault_closes_the_gate_only_while_recording(void **state)
     assert_false(context->window_faulted);
     belay_recording_set(context, true);
     belay_fault_raise(context, BELAY_DATA_ROW, "in training");
-    assert_int_equal(gate_of(context), 1);
+    assert_int_equal(gate_of(context), BELAY_DATA_ROW);
     assert_true(context->window_faulted);
     assert_int_equal(context->window_code, BELAY_DATA_ROW);
     assert_int_equal(belay_close(context), 4);
