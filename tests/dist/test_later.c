@@ -406,7 +406,7 @@ static void a_reduction_that_fails_in_flight_is_not_applied(void **state)
     if (!RUNS_AHEAD)
         skip();
     float before[WEIGHTS], after[WEIGHTS];
-    for (int64_t seed = -1; seed < seeds_n(SEEDS); seed++) {
+    for (int64_t seed = -1; seed < SEEDS; seed++) {
         rank r;
         open_rank(&r, seed);
         read_weights(&r, before);
@@ -435,7 +435,7 @@ static void words_that_do_not_fit_end_it_all(void **state)
 {
     (void)state;
     float before[WEIGHTS], after[WEIGHTS];
-    for (int64_t seed = -1; seed < seeds_n(SEEDS); seed++) {
+    for (int64_t seed = -1; seed < SEEDS; seed++) {
         rank r;
         open_rank(&r, seed);
         read_weights(&r, before);
