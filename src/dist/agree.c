@@ -85,10 +85,8 @@ static bl_word word_of(const belay_reducer *r, uint32_t flags, const double figu
 
 static bool fit_together(belay_reducer *r)
 {
-    bl_difference difference;
-    if (bl_same_are(r->group->all, belay_group_size(r->group), r->later.value, &difference))
+    if (bl_same_are(r->group, r->group->all, r->later.value))
         return true;
-    bl_group_break(r->group, &difference.fault, difference.culprit, difference.n_culprits);
     bl_group_look(r->group);
     return false;
 }

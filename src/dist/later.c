@@ -123,15 +123,8 @@ static bool has_to_follow(const bl_later *l) { return (l->all[l->group->place.ra
 /* Why the window is not applied; BELAY_OK: it is. */
 static belay_code decide(const bl_later *l)
 {
-    bl_difference difference;
-    int size = l->group->place.size;
-    if (!bl_group_settle_words(l->group, l->all))
-        return BELAY_COMM_MISMATCH;
-    if (!has_to_follow(l) && !bl_same_are(l->all, size, l->value, &difference)) {
-        bl_group_break(l->group, &difference.fault, difference.culprit, difference.n_culprits);
-        return BELAY_COMM_MISMATCH;
-    }
-    return bl_same_code(l->all, size);
+    bool fit = bl_group_settle_words(l->group, l->all) && (has_to_follow(l) || bl_same_are(l->group, l->all, l->value));
+    return fit ? bl_same_code(l->all, l->group->place.size) : BELAY_COMM_MISMATCH;
 }
 
 static void end(void *state, bool failed)
@@ -192,14 +185,10 @@ static bool follow(belay_reducer *r)
     const bl_later *l = &r->later;
     int64_t n_rounds = r->n_rounds;
     uintptr_t walk_site = r->walk_site;
-    bl_difference difference;
     bool goes_on = bl_rounds_follow(r->group, l->all) && bl_group_exchange(r->group, l->mine) == BELAY_OK;
-    int size = r->group->place.size;
-    if (goes_on && !bl_same_are(r->group->all, size, l->value, &difference)) {
-        bl_group_break(r->group, &difference.fault, difference.culprit, difference.n_culprits);
+    if (goes_on && !bl_same_are(r->group, r->group->all, l->value))
         bl_group_look(r->group);
-    }
-    r->verdict = bl_same_verdict(r->group->all, size);
+    r->verdict = bl_same_verdict(r->group->all, r->group->place.size);
     r->n_rounds = n_rounds;
     r->walk_site = walk_site;
     return bl_buckets_settle(r) && r->group->broken == BELAY_OK;

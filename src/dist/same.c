@@ -38,26 +38,14 @@ static const bl_same sames[] = {
     {"has reduced other buckets", hash_in, print_hash, false},
 };
 
-static void describe(const bl_same *same, const uint64_t *value, int size, bl_vote vote, bl_difference *out)
+static void tell(belay_group *group, const bl_same *same, const uint64_t *value, bl_vote vote)
 {
-    bl_report_fault *f = &out->fault;
-    bl_text odd = {0}, rest = {0};
-    char words[2][48];
-    *out = (bl_difference){.n_culprits = 0};
-    bl_report_fault_init(f, BELAY_COMM_MISMATCH);
-    bl_vote_name(value, size, vote.odd, &odd);
-    bl_vote_name(value, size, vote.reference, &rest);
+    char between[64], words[2][48];
+    snprintf(between, sizeof between, " %s than ", same->what);
     same->print(value[vote.odd], words[0], sizeof words[0]);
     same->print(value[vote.reference], words[1], sizeof words[1]);
-    snprintf(f->what, sizeof f->what, "%.120s %s than %.120s%s", bl_text_get(&odd), same->what, bl_text_get(&rest),
-             vote.is_tie ? "; as many say one as the other" : "");
-    bl_report_fault_fact(f, "%.100s: %s", bl_text_get(&odd), words[0]);
-    bl_report_fault_fact(f, "%.100s: %s", bl_text_get(&rest), words[1]);
-    bl_text_fini(&odd);
-    bl_text_fini(&rest);
-    for (int q = 0; q < size && out->n_culprits < BL_MOST_CULPRITS && !vote.is_tie; q++)
-        if (value[q] != value[vote.reference])
-            out->culprit[out->n_culprits++] = q;
+    (void)bl_vote_break(group, value, vote,
+                        &(bl_vote_words){.before = "", .between = between, .odd = words[0], .reference = words[1]});
 }
 
 /* What ranks could not tell is taken as what the first of the others says. */
@@ -71,8 +59,9 @@ static void fill_gaps(const bl_word *all, int size, uint64_t *value)
             value[q] = first;
 }
 
-static bool is_same(const bl_word *all, int size, const bl_same *same, uint64_t *value, bl_difference *out)
+static bool is_same(belay_group *group, const bl_word *all, const bl_same *same, uint64_t *value)
 {
+    int size = group->place.size;
     for (int q = 0; q < size; q++)
         value[q] = same->value(&all[q]);
     if (same->may_lack)
@@ -80,14 +69,14 @@ static bool is_same(const bl_word *all, int size, const bl_same *same, uint64_t 
     bl_vote vote = bl_vote_of(value, size);
     if (vote.odd < 0)
         return true;
-    describe(same, value, size, vote, out);
+    tell(group, same, value, vote);
     return false;
 }
 
-bool bl_same_are(const bl_word *all, int size, uint64_t *value, bl_difference *difference)
+bool bl_same_are(belay_group *group, const bl_word *all, uint64_t *value)
 {
     for (int i = 0; i < BL_COUNT(sames); i++)
-        if (!is_same(all, size, &sames[i], value, difference))
+        if (!is_same(group, all, &sames[i], value))
             return false;
     return true;
 }

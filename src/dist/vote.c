@@ -66,7 +66,7 @@ static int list_culprits(const uint64_t *value, int size, bl_vote vote, int culp
 
 belay_code bl_vote_break(belay_group *group, const uint64_t *value, bl_vote vote, const bl_vote_words *words)
 {
-    int size = belay_group_size(group), culprits[8];
+    int size = group->place.size, culprits[8];
     bl_report_fault f;
     bl_text odd = {0}, rest = {0};
     bl_report_fault_init(&f, BELAY_COMM_MISMATCH);
@@ -81,6 +81,5 @@ belay_code bl_vote_break(belay_group *group, const uint64_t *value, bl_vote vote
     bl_text_fini(&odd);
     bl_text_fini(&rest);
     bl_group_break(group, &f, culprits, list_culprits(value, size, vote, culprits, BL_COUNT(culprits)));
-    bl_group_look(group);
     return BELAY_COMM_MISMATCH;
 }

@@ -35,8 +35,8 @@ typedef struct bl_vote_words {
     const char *advice;           /* NULL: that of comm.mismatch */
 } bl_vote_words;
 
-/* Ranks differ in `value`: breaks the group by comm.mismatch, which is returned.  Those that differ are to blame unless as
- * many say one as the other. */
+/* Ranks differ in `value`: breaks the group by comm.mismatch, which is returned, as bl_group_break does (any thread).  Those
+ * that differ are to blame unless as many say one as the other. */
 belay_code bl_vote_break(belay_group *group, const uint64_t *value, bl_vote vote, const bl_vote_words *words);
 
 #endif

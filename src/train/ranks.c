@@ -122,6 +122,7 @@ static belay_code tell_difference(const bl_trainer *t, const compared *item, con
                                                      .between = bl_text_get(&between),
                                                      .odd = bl_text_get(&odd),
                                                      .reference = bl_text_get(&reference)});
+    bl_group_look(t->ranks.group);
     bl_text_fini(&between);
     bl_text_fini(&odd);
     bl_text_fini(&reference);

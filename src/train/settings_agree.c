@@ -63,6 +63,7 @@ static belay_code tell(const bl_setting_row *row, belay_group *group, char *all,
                                                      .odd = all + (size_t)vote.odd * WORDS,
                                                      .reference = all + (size_t)vote.reference * WORDS,
                                                      .advice = "Start all ranks by one command."});
+    bl_group_look(group);
     bl_text_fini(&before);
     return code;
 }
