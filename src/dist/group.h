@@ -7,7 +7,7 @@
  *
  * Works of a plane are started in the order in which they were posted.  Between two questions the worker sleeps, longer
  * the longer nothing happens.  A work that failed is abandoned: its memory is not freed, since the transport may still
- * write there. */
+ * write there.  Where the worker itself does not come back from the transport, the main thread fails all works in its place. */
 #ifndef BL_DIST_GROUP_H
 #define BL_DIST_GROUP_H
 
@@ -88,7 +88,8 @@ typedef struct bl_work {
     uint64_t after;        /* the worker begins when so many words of the group are over, well */
     const uint64_t *ready; /* ... and when *ready >= ready_at (acquire); NULL: at once */
     uint64_t ready_at;
-    /* Called by the worker, before the operation begins, and when it has ended (`failed`: it has not).  NULL: nobody is. */
+    /* Called by the worker, before the operation begins, and when it has ended (`failed`: it has not; by the main thread where
+     * the worker does not come back from a call).  NULL: nobody is. */
     void (*begin)(void *state);
     void (*end)(void *state, bool failed);
     void *state_of;

@@ -23,6 +23,7 @@ struct bl_hand {
     bl_transport *transport; /* of the last group that was whole */
     bl_group_worker *job;
     bool is_taken, shall_quit, shall_finish, is_finished;
+    const char *lost; /* why it is of no use any more; it stays taken */
     uint64_t n_jobs;
     pid_t process;
 };
@@ -112,6 +113,19 @@ static bl_hand *hand_new(const bl_transport_api *api)
     return NULL;
 }
 
+static belay_code refuse(const bl_hand *hand, bl_error *error)
+{
+    const char *name = hand->api->name;
+    if (hand->lost == NULL) {
+        bl_error_set(error, BELAY_CONF_ORDER, "a group over %s was opened while this process has one", name);
+        bl_error_advise(error, "Close the first group, on all ranks, or use it.");
+        return BELAY_CONF_ORDER;
+    }
+    bl_error_set(error, BELAY_COMM_FAILED, "%s cannot be used in this process again: %s", name, hand->lost);
+    bl_error_advise(error, "Start the ranks anew.");
+    return BELAY_COMM_FAILED;
+}
+
 static belay_code take_lasting(const bl_transport_api *api, bl_hand **out, bl_error *error)
 {
     belay_code code = BELAY_OK;
@@ -121,14 +135,11 @@ static belay_code take_lasting(const bl_transport_api *api, bl_hand **out, bl_er
     if (lasting == NULL)
         code = bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the thread of a group");
     else if (lasting->is_taken)
-        code =
-            bl_error_set(error, BELAY_CONF_ORDER, "a group over %s was opened while this process has one", api->name);
+        code = refuse(lasting, error);
     else
         lasting->is_taken = true;
     *out = lasting;
     pthread_mutex_unlock(&lasting_lock);
-    if (code == BELAY_CONF_ORDER)
-        bl_error_advise(error, "Close the first group, on all ranks, or use it.");
     return code;
 }
 
@@ -163,17 +174,17 @@ static void quit(bl_hand *hand)
     bl_free(hand);
 }
 
-void bl_hand_leave(bl_hand *hand, bl_transport *whole, bool is_lost)
+void bl_hand_leave(bl_hand *hand, bl_transport *whole, const char *lost)
 {
-    if (is_lost)
-        return;
     if (!hand->api->is_lasting) {
-        quit(hand);
+        if (lost == NULL)
+            quit(hand);
         return;
     }
     pthread_mutex_lock(&lasting_lock);
     pthread_mutex_lock(&hand->lock);
-    hand->is_taken = false;
+    hand->is_taken = lost != NULL;
+    hand->lost = lost;
     hand->transport = whole;
     pthread_mutex_unlock(&hand->lock);
     pthread_mutex_unlock(&lasting_lock);

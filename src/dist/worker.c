@@ -17,11 +17,14 @@
 #define MS INT64_C(1000000)
 enum {
     TESTS = 8,              /* of data in a row: each of them moves what has come */
-    SPIN_NS = 30000,        /* after something happened: asks again and again for so long */
+    SPIN_NS = 30000,        /* after something happened: asks again and again for so long, */
+    SPINS = 10000,          /* and never more often, whatever the clock says */
     FIRST_NAP_NS = 5000,    /* then sleeps, and longer each time, up to: */
     DATA_NAP_NS = 100000,   /* while data are on their way */
     WORDS_NAP_NS = 1000000, /* while words are */
-    IDLE_NAP_NS = 5000000   /* while nothing is */
+    IDLE_NAP_NS = 5000000,  /* while nothing is */
+    LOOK_NS = 20000000, /* the main thread looks after the worker so often, and gives up a call of the transport when */
+    LOOKS = 50          /* it saw the same one so often in a row, each time later than it should have been over */
 };
 
 /* Words end in their order: what waits for one has all that came before. */
@@ -29,6 +32,16 @@ static const int under_way_most[BL_N_PLANES] = {[BL_PLANE_WORDS] = 1, [BL_PLANE_
 
 static void lock(bl_group_worker *w) { pthread_mutex_lock(&w->lock); }
 static void unlock(bl_group_worker *w) { pthread_mutex_unlock(&w->lock); }
+
+static struct timespec after(int64_t ns)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    ns += t.tv_nsec;
+    t.tv_sec += (time_t)(ns / (1000 * MS));
+    t.tv_nsec = (long)(ns % (1000 * MS));
+    return t;
+}
 
 /* ---- what the main thread asks --------------------------------------------------------------------------------------- */
 
@@ -73,31 +86,6 @@ void bl_worker_post(bl_group_worker *w, bl_work *work)
     unlock(w);
     if (is_refused)
         end_work(work, true);
-}
-
-static void begin_waiting(bl_group_worker *w, const char *what, const char *site)
-{
-    lock(w);
-    w->me.waits = 1;
-    w->n_changes++;
-    w->wait_since = bl_clock_now();
-    snprintf(w->me.what, sizeof w->me.what, "%s", what);
-    snprintf(w->me.site, sizeof w->me.site, "%s", site);
-    unlock(w);
-}
-
-void bl_worker_wait(bl_group_worker *w, bl_work *work, const char *what, const char *site)
-{
-    int64_t begin = bl_clock_now();
-    begin_waiting(w, what, site);
-    while (!bl_work_is_over(work) && bl_clock_now() - begin < SPIN_NS)
-        sched_yield();
-    lock(w);
-    while (!bl_work_is_over(work))
-        pthread_cond_wait(&w->done, &w->lock);
-    w->me.waits = 0;
-    w->n_changes++;
-    unlock(w);
 }
 
 void bl_worker_fail(bl_group_worker *w, const bl_failure *failure)
@@ -148,6 +136,34 @@ bl_phase bl_worker_phase(bl_group_worker *w, bl_phase phase, const belay_context
     return before;
 }
 
+/* ---- calls of the transport ------------------------------------------------------------------------------------------ */
+
+/* Each is between these two, since it may never come back: the main thread can then take over all works. */
+static void enter(bl_group_worker *w, const char *name, const bl_work *work, int peer)
+{
+    if (w->was_left)
+        return;
+    w->call_name = name;
+    w->call_work = work;
+    w->call_peer = peer;
+    __atomic_store_n(&w->call, __atomic_load_n(&w->call, __ATOMIC_RELAXED) + 1, __ATOMIC_RELEASE);
+}
+
+/* False when the call was given up meanwhile: the work that it was for is over, and may be gone. */
+static bool leave(bl_group_worker *w)
+{
+    if (w->was_left)
+        return false;
+    uint64_t call = __atomic_load_n(&w->call, __ATOMIC_RELAXED);
+    if (call != BL_CALL_LEFT &&
+        __atomic_compare_exchange_n(&w->call, &call, call + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return true;
+    w->was_left = true;
+    lock(w); /* until all is taken over */
+    unlock(w);
+    return false;
+}
+
 /* ---- heartbeats ------------------------------------------------------------------------------------------------------ */
 
 /* A lost rank has been silent for several periods. */
@@ -187,7 +203,7 @@ static const bl_work *oldest(bl_group_worker *w, int plane)
 
 static int64_t waited_for(const bl_group_worker *w, const bl_work *work, int64_t now)
 {
-    return now - bl_max_i64(work->posted, w->moved[work->plane]);
+    return now - bl_max_i64(work->posted, __atomic_load_n(&w->moved[work->plane], __ATOMIC_RELAXED));
 }
 
 static void fail_by_deadline(bl_group_worker *w, const bl_work *work, const bl_beat *told, int64_t now)
@@ -244,11 +260,15 @@ static void receive(bl_group_worker *w, int r, int64_t now)
     for (int most = 8; most > 0 && !p->is_cut; most--) {
         bool is_done = false;
         if (!p->is_receiving) {
+            enter(w, "receive", NULL, r);
             p->is_cut = w->api->receive(w->transport, r, &p->in, sizeof p->in, &p->receiving, NULL) != BELAY_OK;
+            leave(w);
             p->is_receiving = !p->is_cut;
             continue;
         }
+        enter(w, "test", NULL, r);
         p->is_cut = w->api->test(w->transport, p->receiving, &is_done, NULL) != BELAY_OK;
+        leave(w);
         if (!is_done)
             return;
         p->is_receiving = false;
@@ -262,14 +282,18 @@ static void send(bl_group_worker *w, int r, int64_t now)
     bl_peer *p = &w->peer[r];
     if (p->is_sending && !p->is_cut) {
         bool is_done = false;
+        enter(w, "test", NULL, r);
         p->is_cut = w->api->test(w->transport, p->sending, &is_done, NULL) != BELAY_OK;
+        leave(w);
         p->is_sending = !is_done;
     }
     if (p->is_cut || p->is_sending || p->told == w->version)
         return;
     p->out = beat_now(w, now);
     p->told = w->version;
+    enter(w, "send", NULL, r);
     p->is_cut = w->api->send(w->transport, r, &p->out, sizeof p->out, &p->sending, NULL) != BELAY_OK;
+    leave(w);
     p->is_sending = !p->is_cut;
 }
 
@@ -316,11 +340,15 @@ bool bl_worker_has_told(bl_group_worker *w)
     return has_told;
 }
 
+/* Where the transport holds this rank up, as it was when it heard of any last. */
 int bl_worker_lowest_survivor(bl_group_worker *w)
 {
-    int64_t now = bl_clock_now();
+    int64_t now = bl_clock_now(), last = 0;
     int lowest = w->place.rank;
     lock(w);
+    for (int r = 0; r < w->place.size; r++)
+        last = bl_max_i64(last, w->peer[r].heard);
+    now = w->is_left ? last : now;
     for (int r = w->place.rank - 1; r >= 0; r--)
         if (now - w->peer[r].heard <= old_age(w) && !(w->is_failed && bl_failure_has(&w->failure, r)))
             lowest = r;
@@ -369,20 +397,21 @@ static void scale(const bl_work *work)
     }
 }
 
-static belay_code start(bl_group_worker *w, bl_work *work, bl_error *error)
+static belay_code start(bl_group_worker *w, const bl_work *work, int *request, bl_error *error)
 {
     switch (work->kind) {
     case BL_WORK_ALL_REDUCE:
-        if (work->factor != 0 && work->factor != 1)
-            scale(work);
-        return w->api->all_reduce(w->transport, work->plane, work->data, work->n, work->dtype, work->op, &work->request,
+        enter(w, "all_reduce", work, -1);
+        return w->api->all_reduce(w->transport, work->plane, work->data, work->n, work->dtype, work->op, request,
                                   error);
     case BL_WORK_BROADCAST:
-        return w->api->broadcast(w->transport, work->plane, work->data, work->n, work->root, &work->request, error);
+        enter(w, "broadcast", work, -1);
+        return w->api->broadcast(w->transport, work->plane, work->data, work->n, work->root, request, error);
     case BL_WORK_ALL_GATHER:
         break;
     }
-    return w->api->all_gather(w->transport, work->plane, work->mine, work->data, work->n, &work->request, error);
+    enter(w, "all_gather", work, -1);
+    return w->api->all_gather(w->transport, work->plane, work->mine, work->data, work->n, request, error);
 }
 
 static bool is_ready(const bl_group_worker *w, const bl_work *work)
@@ -419,13 +448,20 @@ static bl_work *next_work(bl_group_worker *w, int plane)
 static bool start_works(bl_group_worker *w, int plane)
 {
     bool any = false;
+    int request = 0;
     bl_error error;
     for (bl_work *work; (work = next_work(w, plane)) != NULL; any = true) {
         if (work->begin != NULL)
             work->begin(work->state_of);
+        if (work->kind == BL_WORK_ALL_REDUCE && work->factor != 0 && work->factor != 1)
+            scale(work);
         work->is_started = true;
         set_state(work, BL_WORK_UNDER_WAY);
-        if (start(w, work, &error) != BELAY_OK) {
+        belay_code code = start(w, work, &request, &error);
+        if (!leave(w))
+            return true;
+        work->request = request;
+        if (code != BELAY_OK) {
             fail_by_error(w, plane, &error);
             return true;
         }
@@ -440,7 +476,11 @@ static bool test_works(bl_group_worker *w, int plane, int64_t now)
     for (bl_work **at = &w->under_way[plane]; *at != NULL;) {
         bl_work *work = *at;
         bool is_done = false;
-        if (w->api->test(w->transport, work->request, &is_done, &error) != BELAY_OK) {
+        enter(w, "test", work, -1);
+        belay_code code = w->api->test(w->transport, work->request, &is_done, &error);
+        if (!leave(w))
+            return true;
+        if (code != BELAY_OK) {
             fail_by_error(w, plane, &error);
             return true;
         }
@@ -450,7 +490,7 @@ static bool test_works(bl_group_worker *w, int plane, int64_t now)
         }
         *at = work->next;
         w->n_under_way[plane]--;
-        w->moved[plane] = now;
+        __atomic_store_n(&w->moved[plane], now, __ATOMIC_RELAXED);
         end_work(work, false);
         w->n_agreed += plane == BL_PLANE_WORDS;
         any = true;
@@ -468,22 +508,30 @@ static void look_at_deadline(bl_group_worker *w, int plane, int64_t now)
 
 /* ---- after a failure ------------------------------------------------------------------------------------------------- */
 
-static void fail_works(bl_group_worker *w)
+typedef struct works {
+    bl_work *list[2 * BL_N_PLANES];
+} works;
+
+/* All that are not over; no list of the worker has them any more.  Under the lock. */
+static works take_works(bl_group_worker *w)
 {
+    works all;
     for (int plane = 0; plane < BL_N_PLANES; plane++) {
-        lock(w);
-        bl_work *waiting = w->first[plane];
-        w->first[plane] = w->last[plane] = NULL;
-        unlock(w);
-        bl_work *lists[] = {w->under_way[plane], waiting};
-        w->under_way[plane] = NULL;
+        all.list[2 * plane] = w->under_way[plane];
+        all.list[2 * plane + 1] = w->first[plane];
+        w->under_way[plane] = w->first[plane] = w->last[plane] = NULL;
         w->n_under_way[plane] = 0;
-        for (int i = 0; i < BL_COUNT(lists); i++)
-            for (bl_work *work = lists[i], *next; work != NULL; work = next) {
-                next = work->next;
-                end_work(work, true);
-            }
     }
+    return all;
+}
+
+static void fail_works(const works *all)
+{
+    for (int i = 0; i < BL_COUNT(all->list); i++)
+        for (bl_work *work = all->list[i], *next; work != NULL; work = next) {
+            next = work->next;
+            end_work(work, true);
+        }
 }
 
 /* What was under way is abandoned; the others are told at once, then the launcher. */
@@ -495,18 +543,124 @@ static void flush(bl_group_worker *w, int64_t now)
     w->me.n_culprits = f->n_culprits;
     memcpy(w->me.culprit, f->culprit, sizeof w->me.culprit);
     snprintf(w->me.why, sizeof w->me.why, "%.*s", (int)sizeof w->me.why - 1, f->fault.what);
+    bool is_told = w->is_left; /* to the launcher, by the main thread */
     unlock(w);
     w->version++;
     w->version_at = now;
     w->is_flushed = true;
     beat(w, now);
     bl_beat me = beat_now(w, now);
-    bl_status_write(w, "failed", &w->failure, &me);
-    fail_works(w);
+    if (!is_told)
+        bl_status_write(w, "failed", &w->failure, &me);
+    lock(w);
+    works all = take_works(w);
+    unlock(w);
+    fail_works(&all);
     lock(w);
     pthread_cond_broadcast(&w->done);
     unlock(w);
 }
+
+/* ---- waiting --------------------------------------------------------------------------------------------------------- */
+
+static void begin_waiting(bl_group_worker *w, const char *what, const char *site)
+{
+    lock(w);
+    w->me.waits = 1;
+    w->n_changes++;
+    w->wait_since = bl_clock_now();
+    snprintf(w->me.what, sizeof w->me.what, "%s", what);
+    snprintf(w->me.site, sizeof w->me.site, "%s", site);
+    unlock(w);
+}
+
+/* Nobody is to blame: it may be this host, its network, or the transport itself. */
+static void describe_stuck(bl_group_worker *w, const bl_work *work, const char *what, bl_failure *failure)
+{
+    char whom[128];
+    bl_report_fault *f = &failure->fault;
+    bl_failure_begin(failure, BELAY_COMM_DEADLINE);
+    if (w->call_work != NULL)
+        describe_work(w->call_work, whom, sizeof whom);
+    else
+        snprintf(whom, sizeof whom, "a heartbeat of rank %d", w->call_peer);
+    snprintf(f->what, sizeof f->what, "the call %s of %s for %s does not return; %s has waited %.1f s", w->call_name,
+             w->api->name, whom, what, (double)waited_for(w, work, bl_clock_now()) / 1e9);
+    bl_report_fault_fact(f, "this rank sends no heartbeats meanwhile: the others take it for dead");
+    snprintf(f->advice, sizeof f->advice,
+             "Look at the network and the load of this host; a debugger shows where its thread belay-group stands.");
+}
+
+/* In place of the worker, unless it has come back from that call just now. */
+static void take_over(bl_group_worker *w, uint64_t call, const bl_work *work, const char *what)
+{
+    lock(w);
+    if (!__atomic_compare_exchange_n(&w->call, &call, BL_CALL_LEFT, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        unlock(w);
+        return;
+    }
+    w->is_left = true;
+    if (!w->is_failed)
+        describe_stuck(w, work, what, &w->failure);
+    w->is_failed = true;
+    works all = take_works(w);
+    unlock(w);
+    bl_beat me = beat_now(w, bl_clock_now());
+    bl_status_write(w, "failed", &w->failure, &me);
+    fail_works(&all);
+}
+
+/* What the main thread saw of the worker when it looked last. */
+typedef struct look {
+    uint64_t call;
+    int n; /* so often in a row, and late */
+} look;
+
+/* A while after the deadline, when the worker should have failed by itself. */
+static bool is_late(const bl_group_worker *w, const bl_work *work)
+{
+    int64_t more = bl_max_i64(1000 * MS, bl_min_i64(w->timeout / 4, 10000 * MS));
+    return waited_for(w, work, bl_clock_now()) > w->timeout + more;
+}
+
+static bool is_stuck(const bl_group_worker *w, const bl_work *work, look *last)
+{
+    uint64_t call = __atomic_load_n(&w->call, __ATOMIC_ACQUIRE);
+    bool is_inside = call != BL_CALL_LEFT && call % 2 == 1;
+    last->n = is_inside && call == last->call && is_late(w, work) ? last->n + 1 : 0;
+    last->call = call;
+    return last->n >= LOOKS;
+}
+
+/* False when that was in vain for a moment. */
+static bool wait_a_moment(bl_group_worker *w, const bl_work *work)
+{
+    struct timespec until = after(LOOK_NS);
+    int late = 0;
+    lock(w);
+    while (!bl_work_is_over(work) && late != ETIMEDOUT)
+        late = pthread_cond_timedwait(&w->done, &w->lock, &until);
+    unlock(w);
+    return bl_work_is_over(work);
+}
+
+void bl_worker_wait(bl_group_worker *w, bl_work *work, const char *what, const char *site)
+{
+    int64_t begin = bl_clock_now();
+    look last = {0};
+    begin_waiting(w, what, site);
+    for (int i = 0; i < SPINS && !bl_work_is_over(work) && bl_clock_now() - begin < SPIN_NS; i++)
+        sched_yield();
+    while (!wait_a_moment(w, work))
+        if (is_stuck(w, work, &last))
+            take_over(w, last.call, work, what);
+    lock(w);
+    w->me.waits = 0;
+    w->n_changes++;
+    unlock(w);
+}
+
+/* ---- leaving --------------------------------------------------------------------------------------------------------- */
 
 /* A broken group is left when all that are heard of know it, or soon after. */
 static bool may_leave(bl_group_worker *w, int64_t now)
@@ -525,16 +679,6 @@ static bool may_leave(bl_group_worker *w, int64_t now)
 /* ---- the thread ------------------------------------------------------------------------------------------------------ */
 
 static bool is_at_work(bl_group_worker *w, int plane) { return w->under_way[plane] != NULL || w->first[plane] != NULL; }
-
-static struct timespec after(int64_t ns)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    ns += t.tv_nsec;
-    t.tv_sec += (time_t)(ns / (1000 * MS));
-    t.tv_nsec = (long)(ns % (1000 * MS));
-    return t;
-}
 
 static void rest(bl_group_worker *w, bool has_happened, int64_t now)
 {
@@ -706,14 +850,28 @@ static bl_group_worker *worker_new(const bl_transport_api *api, int64_t timeout,
 /* Whether that came true within the time. */
 static bool wait_until(bl_group_worker *w, const bool *flag, int64_t ns)
 {
-    struct timespec until = after(ns);
+    int64_t begin = bl_clock_now();
     lock(w);
-    int late = 0;
-    while (!*flag && late != ETIMEDOUT)
-        late = pthread_cond_timedwait(&w->done, &w->lock, &until);
+    while (!*flag && bl_clock_now() - begin < ns) {
+        struct timespec until = after(LOOK_NS);
+        pthread_cond_timedwait(&w->done, &w->lock, &until);
+    }
     bool is_true = *flag;
     unlock(w);
     return is_true;
+}
+
+static const char never_back[] = "a call of a group before has not come back";
+
+/* Should it open after all, it is left at once. */
+static void give_up_opening(bl_group_worker *w)
+{
+    lock(w);
+    w->shall_close = true;
+    stir(w);
+    unlock(w);
+    bl_hand_leave(w->hand, NULL, "its start never came to an end");
+    abandon(w);
 }
 
 bl_group_worker *bl_worker_open(const bl_transport_api *api, int64_t timeout, const char *status_folder,
@@ -734,14 +892,14 @@ bl_group_worker *bl_worker_open(const bl_transport_api *api, int64_t timeout, co
         bl_error_set(error, BELAY_COMM_DEADLINE, "%s did not start within %.1f s", api->name, (double)most / 1e9);
         bl_error_fact(error, "a rank that opens no group, or has died, keeps all others waiting here");
         bl_error_advise(error, "Look for a rank that has not come this far, or start fewer ranks on these cores.");
-        abandon(w);
+        give_up_opening(w);
         return NULL;
     }
     if (w->open_code == BELAY_OK)
         return w;
     *error = w->error;
     bool is_closed = wait_until(w, &w->is_closed, 2000 * MS);
-    bl_hand_leave(w->hand, NULL, !is_closed);
+    bl_hand_leave(w->hand, NULL, is_closed ? NULL : never_back);
     if (is_closed)
         worker_free(w);
     return NULL;
@@ -755,7 +913,7 @@ bool bl_worker_close(bl_group_worker *w, bool whole)
     stir(w);
     unlock(w);
     bool is_closed = wait_until(w, &w->is_closed, 2000 * MS);
-    bl_hand_leave(w->hand, is_closed && w->is_whole ? w->transport : NULL, !is_closed);
+    bl_hand_leave(w->hand, is_closed && w->is_whole ? w->transport : NULL, is_closed ? NULL : never_back);
     bool is_free = is_closed && w->is_whole && !w->is_dirty;
     if (is_free)
         worker_free(w);

@@ -11,6 +11,8 @@
 /* Most works of data that are under way at once. */
 enum { BL_WORKS_UNDER_WAY = 4 };
 
+#define BL_CALL_LEFT UINT64_MAX
+
 typedef struct bl_hand bl_hand; /* the thread, which outlives a group where the transport wants one thread for all */
 
 struct bl_group_worker {
@@ -35,16 +37,24 @@ struct bl_group_worker {
     uint64_t n_changes, n_told; /* of `me`; of them those that all peers were told */
     bl_failure failure;
     bool is_failed; /* `failure` is there and stays */
+    bool
+        is_left; /* the main thread has given up waiting for a call of the transport: no work is the worker's any more */
 
     /* Written by the worker before is_opened, then read by all. */
     bl_transport *transport;
     bl_transport_place place;
 
+    /* The call of the transport that the worker is in.  The rest is the worker's, except while it is given up. */
+    uint64_t call; /* atomic: odd inside of one, another number for each; BL_CALL_LEFT: it was given up */
+    const char *call_name;
+    const bl_work *call_work; /* what it is for; NULL: a heartbeat, */
+    int call_peer;            /* to or from that rank */
+
     /* The worker's alone. */
     bl_peer *peer;                   /* heard: under the lock */
     bl_work *under_way[BL_N_PLANES]; /* the oldest first */
     int n_under_way[BL_N_PLANES];
-    int64_t moved[BL_N_PLANES]; /* when a work of it ended last */
+    int64_t moved[BL_N_PLANES]; /* atomic: when a work of it ended last */
     uint64_t n_agreed;          /* words that are over, well */
     bool is_flushed;            /* what was not over has failed */
     uint64_t version;           /* of what peers are to be told */
@@ -54,6 +64,7 @@ struct bl_group_worker {
     int64_t adopt_at; /* when */
     int64_t closing_since;
     bool is_dirty; /* a message is not off */
+    bool was_left; /* it has come back from a call that was given up */
     int64_t happened, nap;
     void **kept;
     int64_t n_kept, kept_capacity;
@@ -69,6 +80,8 @@ bool bl_worker_close(bl_group_worker *worker, bool whole);
 void bl_worker_keep(bl_group_worker *worker, void *memory);
 
 void bl_worker_post(bl_group_worker *worker, bl_work *work);
+/* Until it is over.  Where the transport does not come back from a call, the main thread fails the group by itself, a while
+ * after the worker should have: all works have failed then, and what the worker still holds is never freed. */
 void bl_worker_wait(bl_group_worker *worker, bl_work *work, const char *what, const char *site);
 /* The first one counts. */
 void bl_worker_fail(bl_group_worker *worker, const bl_failure *failure);

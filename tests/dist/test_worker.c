@@ -8,8 +8,10 @@
 
 #include <cmocka.h>
 
+#include <jansson.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,29 +24,55 @@ enum { SIZE = 3, MANY = 10 };
 
 /* ---- the transport: rank 0 of three, whose peers are silent ---------------------------------------------------------- */
 
+enum { NOWHERE, IN_OPEN, IN_START, IN_TEST, IN_SEND };
+
 struct bl_transport {
     atomic_int n_started, n_over; /* operations; those with a number below n_over have ended */
     atomic_bool fails_to_start, fails_to_end, fails_to_open;
+    atomic_int blocks;    /* where a call does not return until this is another */
+    atomic_int is_inside; /* it does not */
+    atomic_bool hurries;  /* time passes there */
+    atomic_int n_closed, n_closed_whole;
 };
 
 static bl_transport fake;
+
+static void block(int where)
+{
+    if (fake.blocks != where)
+        return;
+    fake.is_inside = 1;
+    while (fake.blocks == where) {
+        if (fake.hurries)
+            bl_clock_set(bl_clock_now() + S);
+        usleep(1000);
+    }
+    fake.is_inside = 0;
+}
 
 static belay_code open_fake(bl_transport **out, bl_transport_place *place, bl_error *error)
 {
     if (fake.fails_to_open)
         return bl_error_set(error, BELAY_COMM_FAILED, "the cable is not there");
+    block(IN_OPEN);
     *out = &fake;
     *place = (bl_transport_place){.size = SIZE, .local_size = SIZE, .host = "node0"};
     return BELAY_OK;
 }
 
-static void close_fake(bl_transport *t, bool whole) { (void)t, (void)whole; }
+static void close_fake(bl_transport *t, bool whole)
+{
+    t->n_closed_whole += whole;
+    t->n_closed++;
+}
 
 static belay_code begin(bl_transport *t, int *request, bl_error *error)
 {
     if (t->fails_to_start)
         return bl_error_set(error, BELAY_COMM_FAILED, "the cable is broken");
-    *request = atomic_fetch_add(&t->n_started, 1);
+    int number = atomic_fetch_add(&t->n_started, 1);
+    block(IN_START);
+    *request = number;
     return BELAY_OK;
 }
 
@@ -73,6 +101,7 @@ static belay_code all_gather(bl_transport *t, bl_plane plane, const void *mine, 
 static belay_code send(bl_transport *t, int peer, const void *data, int64_t n, int *request, bl_error *error)
 {
     (void)t, (void)data, (void)n, (void)error;
+    block(IN_SEND);
     *request = 1000 + peer;
     return BELAY_OK;
 }
@@ -86,6 +115,8 @@ static belay_code receive(bl_transport *t, int peer, void *data, int64_t n, int 
 
 static belay_code test(bl_transport *t, int request, bool *is_done, bl_error *error)
 {
+    if (request < 1000)
+        block(IN_TEST);
     *is_done = request >= 1000 ? request < 2000 : request < t->n_over;
     if (*is_done && request < 1000 && t->fails_to_end)
         return bl_error_set(error, BELAY_COMM_FAILED, "the cable was cut");
@@ -116,14 +147,19 @@ static void noted(void *state, bool failed)
     n_ended++;
 }
 
-static int start(void **state)
+static void begin_anew(void)
 {
-    (void)state;
     memset(&fake, 0, sizeof fake);
     memset(works, 0, sizeof works);
     n_ended = n_failed = 0;
     bl_clock_set(100 * S);
+}
+
+static int start(void **state)
+{
     bl_error error;
+    (void)state;
+    begin_anew();
     worker = bl_worker_open(&api, 2 * S, NULL, &error);
     return worker == NULL;
 }
@@ -297,6 +333,175 @@ static void a_transport_that_does_not_open_says_why(void **state)
     assert_string_equal(error.what, "the cable is not there");
 }
 
+/* ---- a call that does not return ------------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/belay_worker_XXXXXX";
+
+static int start_with_status(void **state)
+{
+    bl_error error;
+    (void)state;
+    begin_anew();
+    strcpy(folder + sizeof folder - 7, "XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    worker = bl_worker_open(&api, 2 * S, folder, &error);
+    return worker == NULL;
+}
+
+/* The worker is let go, and leaves. */
+static int let_go(void **state)
+{
+    (void)state;
+    fake.hurries = false;
+    fake.blocks = NOWHERE;
+    wait_for(&fake.n_closed, 1);
+    bl_clock_set(-1);
+    return 0;
+}
+
+static void expect_status(const char *why)
+{
+    char path[64], words[160];
+    snprintf(path, sizeof path, "%s/rank0.status", folder);
+    json_t *status = json_load_file(path, 0, NULL);
+    assert_non_null(status);
+    snprintf(words, sizeof words, "%s", json_string_value(json_object_get(status, "state")));
+    assert_string_equal(words, "failed");
+    assert_string_equal(json_string_value(json_object_get(status, "code")), "comm.deadline");
+    assert_int_equal(json_array_size(json_object_get(status, "culprits")), 0);
+    assert_string_equal(json_string_value(json_object_get(status, "why")), why);
+    json_decref(status);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* The main thread waits as long as the worker has time, and somewhat longer; then all works have failed. */
+static void expect_stuck(int n, const char *why)
+{
+    bl_failure failure;
+    bl_clock_set(104 * S);
+    bl_worker_wait(worker, &works[n - 1], "bucket of a test", "loop.c:7");
+    assert_int_equal(n_failed, n);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(works[i].state, BL_WORK_FAILED);
+    expect_failure(BELAY_COMM_DEADLINE, why);
+    assert_true(bl_worker_has_failed(worker, &failure));
+    assert_int_equal(failure.n_culprits, 0);
+    assert_string_equal(failure.fault.facts, "this rank sends no heartbeats meanwhile: the others take it for dead\n");
+    assert_string_equal(
+        failure.fault.advice,
+        "Look at the network and the load of this host; a debugger shows where its thread belay-group stands.");
+    expect_status(why);
+}
+
+/* What is over is the caller's again, whenever the call comes back. */
+static void expect_left_alone(int n)
+{
+    static const bl_work zero;
+    memset(works, 0, sizeof works);
+    fake.n_over = n;
+    fake.blocks = NOWHERE;
+    assert_false(bl_worker_close(worker, true));
+    wait_for(&fake.n_closed, 1);
+    assert_int_equal(fake.n_closed_whole, 0);
+    assert_int_equal(n_ended, n);
+    for (int i = 0; i < n; i++)
+        assert_memory_equal(&works[i], &zero, sizeof zero);
+}
+
+static void a_start_that_does_not_return_is_given_up(void **state)
+{
+    (void)state;
+    fake.blocks = IN_START;
+    for (int i = 0; i < 3; i++)
+        post(i);
+    wait_for(&fake.is_inside, 1);
+    expect_stuck(3,
+                 "the call all_reduce of fake for bucket of a test does not return; bucket of a test has waited 4.0 s");
+    post(3); /* at once, by whoever posts it */
+    assert_int_equal(n_failed, 4);
+    expect_left_alone(4);
+}
+
+static void a_test_that_does_not_return_is_given_up(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        post(i);
+    wait_for(&fake.n_started, 3);
+    fake.blocks = IN_TEST;
+    wait_for(&fake.is_inside, 1);
+    expect_stuck(3, "the call test of fake for bucket of a test does not return; bucket of a test has waited 4.0 s");
+    expect_left_alone(3);
+}
+
+/* Closing does not wait for it either, and rank 0, heard of before, would save. */
+static void a_heartbeat_that_does_not_return_is_given_up(void **state)
+{
+    (void)state;
+    fake.blocks = IN_SEND;
+    bl_clock_set(101 * S); /* another is due */
+    wait_for(&fake.is_inside, 1);
+    bl_clock_set(100 * S);
+    post(0);
+    expect_stuck(1,
+                 "the call send of fake for a heartbeat of rank 1 does not return; bucket of a test has waited 4.0 s");
+    assert_int_equal(bl_worker_lowest_survivor(worker), 0);
+    fake.hurries = true;
+    assert_false(bl_worker_close(worker, true));
+    assert_int_equal(fake.n_closed, 0);
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------------- */
+
+static void expect_no_opening(const bl_transport_api *over, belay_code code, const char *what, const char *facts,
+                              const char *advice)
+{
+    bl_error error = {0};
+    assert_null(bl_worker_open(over, 2 * S, NULL, &error));
+    assert_int_equal(error.code, code);
+    assert_string_equal(error.what, what);
+    assert_string_equal(error.facts, facts);
+    assert_string_equal(error.advice, advice);
+}
+
+static void expect_no_start(const bl_transport_api *over)
+{
+    begin_anew();
+    fake.blocks = IN_OPEN;
+    fake.hurries = true;
+    expect_no_opening(over, BELAY_COMM_DEADLINE, "fake did not start within 30.0 s",
+                      "a rank that opens no group, or has died, keeps all others waiting here\n",
+                      "Look for a rank that has not come this far, or start fewer ranks on these cores.");
+    fake.hurries = false;
+}
+
+static void an_opening_ends_at_its_deadline_and_another_one_may_follow(void **state)
+{
+    expect_no_start(&api);
+    let_go(state); /* what opens too late is closed again */
+    assert_int_equal(fake.n_closed_whole, 0);
+    assert_int_equal(start(state), 0);
+    stop(state);
+    assert_int_equal(fake.n_closed_whole, 1);
+}
+
+/* As with MPI, whose thread has not come back from its start. */
+static void a_transport_that_never_opened_is_not_opened_again(void **state)
+{
+    static bl_transport_api kept;
+    kept = api;
+    kept.is_lasting = true;
+    expect_no_start(&kept);
+    for (int i = 0; i < 2; i++) {
+        expect_no_opening(&kept, BELAY_COMM_FAILED,
+                          "fake cannot be used in this process again: its start never came to an end", "",
+                          "Start the ranks anew.");
+        let_go(state);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +513,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_error_at_the_end_is_told_as_the_transport_said_it, start, stop),
         cmocka_unit_test_setup_teardown(the_first_failure_counts, start, stop),
         cmocka_unit_test(a_transport_that_does_not_open_says_why),
+        cmocka_unit_test_setup_teardown(a_start_that_does_not_return_is_given_up, start_with_status, let_go),
+        cmocka_unit_test_setup_teardown(a_test_that_does_not_return_is_given_up, start_with_status, let_go),
+        cmocka_unit_test_setup_teardown(a_heartbeat_that_does_not_return_is_given_up, start_with_status, let_go),
+        cmocka_unit_test(an_opening_ends_at_its_deadline_and_another_one_may_follow),
+        cmocka_unit_test(a_transport_that_never_opened_is_not_opened_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
