@@ -91,22 +91,179 @@ static void describe_rank(const bl_roll *roll, int rank, bool is_brief, char *ou
         bl_words_add(out, size, "%s%s", b->waits ? "" : "is ", state);
 }
 
-void bl_roll_tell_rank(const bl_roll *roll, int rank, bl_report_fault *fault)
+static void line_of_rank(const bl_roll *roll, int rank, char *out, size_t size)
 {
     char state[400];
     const bl_beat *b = beat_of(roll, rank);
     bool is_elsewhere = b->host[0] != '\0' && strncmp(b->host, roll->me->host, sizeof b->host) != 0;
     describe_rank(roll, rank, false, state, sizeof state);
-    bl_report_fault_fact(fault, "rank %d%s%s%.*s %s", rank, rank == roll->rank ? ", this one," : "",
-                         is_elsewhere ? " on " : "", is_elsewhere ? (int)sizeof b->host : 0, b->host, state);
+    snprintf(out, size, "rank %d%s%s%.*s %s", rank, rank == roll->rank ? ", this one," : "", is_elsewhere ? " on " : "",
+             is_elsewhere ? (int)sizeof b->host : 0, b->host, state);
+}
+
+void bl_roll_tell_rank(const bl_roll *roll, int rank, bl_report_fault *fault)
+{
+    char line[512];
+    line_of_rank(roll, rank, line, sizeof line);
+    bl_report_fault_fact(fault, "%s", line);
+}
+
+/* ---- a line for many ranks ------------------------------------------------------------------------------------------- */
+
+enum {
+    MOST_SINGLE = 4,    /* of ranks that are alike: more share a line */
+    FOR_CULPRITS = 360, /* bytes that lines of culprits may fill, and one more */
+    FOR_REST = 32       /* "and 123456 other ranks" */
+};
+
+typedef struct telling {
+    const bl_roll *roll;
+    bl_failure *failure;
+    int n_single; /* culprits, of the first, that have a line of their own */
+} telling;
+
+/* But for how long. */
+static bool are_alike(const bl_roll *roll, int p, int q)
+{
+    const bl_beat *a = beat_of(roll, p), *b = beat_of(roll, q);
+    bool was_never = a->group == 0 && is_lost(roll, p);
+    if (is_lost(roll, p) != is_lost(roll, q) || was_never != (b->group == 0 && is_lost(roll, q)))
+        return false;
+    return was_never || (a->waits == b->waits && strncmp(a->what, b->what, sizeof a->what) == 0 &&
+                         strncmp(a->site, b->site, sizeof a->site) == 0 && a->phase == b->phase && a->step == b->step &&
+                         a->epoch == b->epoch && a->position == b->position);
+}
+
+static bool is_told(const telling *t, int rank)
+{
+    for (int i = 0; i < t->n_single; i++)
+        if (t->failure->culprit[i] == rank)
+            return true;
+    return false;
+}
+
+static bool may_share(const telling *t, int rank) { return rank != t->roll->rank && !is_told(t, rank); }
+
+/* Whether rank q is told together with rank p. */
+static bool shares(const telling *t, int p, int q)
+{
+    return p == q || (may_share(t, p) && may_share(t, q) && are_alike(t->roll, p, q));
+}
+
+static int n_sharing(const telling *t, int rank)
+{
+    int n = 0;
+    for (int q = 0; q < t->roll->size; q++)
+        n += shares(t, rank, q);
+    return n;
+}
+
+static bool is_first(const telling *t, int rank)
+{
+    int q = 0;
+    while (!shares(t, rank, q))
+        q++;
+    return q == rank;
+}
+
+/* "3-7, 9", cut where it is too long. */
+static void name_sharing(const telling *t, int rank, char *out, size_t size)
+{
+    const char *between = "";
+    out[0] = '\0';
+    for (int q = rank; q < t->roll->size; q++) {
+        int end = q;
+        while (end < t->roll->size && shares(t, rank, end))
+            end++;
+        if (end == q)
+            continue;
+        if (strlen(out) + 32 > size) {
+            bl_words_add(out, size, ", ...");
+            return;
+        }
+        bl_words_add(out, size, "%s%d", between, q);
+        if (end > q + 1)
+            bl_words_add(out, size, "%s%d", end > q + 2 ? "-" : ", ", end - 1);
+        between = ", ";
+        q = end;
+    }
+}
+
+static int64_t least_silence(const telling *t, int rank)
+{
+    int64_t least = silence(t->roll, rank);
+    for (int q = 0; q < t->roll->size; q++)
+        if (shares(t, rank, q) && silence(t->roll, q) < least)
+            least = silence(t->roll, q);
+    return least;
+}
+
+static void line_of_many(const telling *t, int rank, char *out, size_t size)
+{
+    char ranks[160], place[128];
+    const bl_beat *b = beat_of(t->roll, rank);
+    bool are_lost = is_lost(t->roll, rank);
+    name_sharing(t, rank, ranks, sizeof ranks);
+    describe_place(b, place, sizeof place);
+    snprintf(out, size, "ranks %s ", ranks);
+    if (are_lost && b->group == 0) {
+        bl_words_add(out, size, "were never heard of");
+        return;
+    }
+    if (are_lost)
+        bl_words_add(out, size, "were last heard of %.1f s ago or before: ", seconds(least_silence(t, rank)));
+    if (b->waits)
+        bl_words_add(out, size, "%s in ", are_lost ? "waiting" : "wait");
+    else
+        bl_words_add(out, size, "%s%s%s", are_lost ? "" : "are ", place,
+                     b->what[0] != '\0' ? "; their last call: " : "");
+    bl_words_add(out, size, "%.*s%s%.*s", (int)sizeof b->what, b->what, b->site[0] != '\0' ? " at " : "",
+                 (int)sizeof b->site, b->site);
+    if (b->waits)
+        bl_words_add(out, size, ", %s", place);
+}
+
+/* False when there is no room for it and for how many were left out. */
+static bool add_line(telling *t, const char *line)
+{
+    bl_report_fault *f = &t->failure->fault;
+    if (strlen(f->facts) + strlen(line) + 2 + FOR_REST > sizeof f->facts)
+        return false;
+    bl_report_fault_fact(f, "%s", line);
+    return true;
+}
+
+static void tell_culprits(telling *t)
+{
+    char line[512];
+    for (int i = 0; i < t->failure->n_culprits && strlen(t->failure->fault.facts) < FOR_CULPRITS; i++) {
+        line_of_rank(t->roll, t->failure->culprit[i], line, sizeof line);
+        if (!add_line(t, line))
+            return;
+        t->n_single = i + 1;
+    }
 }
 
 void bl_roll_tell(const bl_roll *roll, bl_failure *failure)
 {
-    for (int pass = 0; pass < 2; pass++)
-        for (int r = 0; r < roll->size; r++)
-            if (bl_failure_has(failure, r) == (pass == 0))
-                bl_roll_tell_rank(roll, r, &failure->fault);
+    char line[512];
+    telling t = {.roll = roll, .failure = failure};
+    tell_culprits(&t);
+    int n_untold = 0;
+    for (int r = 0; r < roll->size; r++) {
+        int n = n_sharing(&t, r);
+        bool are_many = n > MOST_SINGLE;
+        if (is_told(&t, r) || (are_many && !is_first(&t, r)))
+            continue;
+        if (are_many)
+            line_of_many(&t, r, line, sizeof line);
+        else
+            line_of_rank(roll, r, line, sizeof line);
+        if (!add_line(&t, line))
+            n_untold += are_many ? n : 1;
+    }
+    if (n_untold > 0)
+        bl_report_fault_fact(&failure->fault, "and %d other rank%s", n_untold, n_untold == 1 ? "" : "s");
 }
 
 /* ---- the deadline ---------------------------------------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ bool bl_failure_has(const bl_failure *failure, int rank);
 /* "in backward of step 12, batch 0:48, since 3.1 s", or what it waits in. */
 void bl_beat_describe(const bl_beat *beat, char *out, size_t size);
 
-/* A line for each rank, culprits first. */
+/* A line for each rank, culprits first; one for more than four others that are alike, and how many there was no room for. */
 void bl_roll_tell(const bl_roll *roll, bl_failure *failure);
 void bl_roll_tell_rank(const bl_roll *roll, int rank, bl_report_fault *fault);
 

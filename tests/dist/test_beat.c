@@ -15,10 +15,10 @@
 
 #define S INT64_C(1000000000)
 
-enum { SIZE = 4 };
+enum { SIZE = 4, MANY = 64 };
 
 static bl_beat me;
-static bl_peer peer[SIZE];
+static bl_peer peer[MANY];
 static bl_roll roll;
 static bl_failure failure;
 
@@ -49,7 +49,7 @@ static int start(void **state)
     memset(peer, 0, sizeof peer);
     roll = (bl_roll){.size = SIZE, .me = &me, .peer = peer, .now = 100 * S, .timeout = 2 * S, .old = S};
     wait_in(&me, "barrier #3", 4);
-    for (int r = 1; r < SIZE; r++) {
+    for (int r = 1; r < MANY; r++) {
         peer[r].heard = roll.now - S / 10;
         peer[r].last.group = 1;
         wait_in(&peer[r].last, "barrier #3", 4);
@@ -174,6 +174,89 @@ static void a_rank_whose_own_work_is_not_ready_is_to_blame(void **state)
            "loop.c:7\n");
 }
 
+/* ---- many ranks ------------------------------------------------------------------------------------------------------ */
+
+static int start_many(void **state)
+{
+    start(state);
+    roll.size = MANY;
+    return 0;
+}
+
+#define THERE "at loop.c:7, outside of a step, at step 0, batch 0:0\n"
+
+static void many_that_are_alike_share_a_line(void **state)
+{
+    (void)state;
+    peer[9].heard = 90 * S;
+    for (int r = 30; r < 40; r += 1 + (r == 32)) { /* but for 33 */
+        peer[r].last.waits = 0;
+        be_in(&peer[r].last, BL_PHASE_FORWARD, 4);
+        peer[r].last.phase_ns = r * S;
+    }
+    for (int r = 50; r < 54; r++)
+        wait_in(&peer[r].last, "all_reduce #3", 4);
+    judge();
+    expect("rank 9 was last heard of 10.0 s ago: waits in barrier #3; barrier #3 has waited 2.0 s for it",
+           "rank 9 was last heard of 10.0 s ago: " WAITS "rank 0, this one, " WAITS
+           "ranks 1-8, 10-29, 33, 40-49, 54-63 wait in barrier #3 " THERE
+           "ranks 30-32, 34-39 are in forward of step 12, batch 1:48; their last call: barrier #3 at loop.c:7\n"
+           "rank 50 waits in all_reduce #3 at loop.c:7 since 2.0 s, outside of a step, at step 0, batch 0:0\n"
+           "rank 51 waits in all_reduce #3 at loop.c:7 since 2.0 s, outside of a step, at step 0, batch 0:0\n"
+           "rank 52 waits in all_reduce #3 at loop.c:7 since 2.0 s, outside of a step, at step 0, batch 0:0\n"
+           "and 1 other rank\n");
+}
+
+static void many_that_are_silent_share_a_line_when_the_first_were_told(void **state)
+{
+    (void)state;
+    for (int r = 20; r < MANY; r++)
+        peer[r].heard = (r < 60 ? 90 : 85) * S;
+    for (int r = 10; r < 20; r++) {
+        memset(&peer[r].last, 0, sizeof peer[r].last);
+        peer[r].heard = 80 * S;
+    }
+    judge();
+    expect("ranks 10, 11, 12, 13, 14, 15, 16, 17 are not heard of any more; barrier #3 has waited 2.0 s for them",
+           "rank 10 was never heard of\nrank 11 was never heard of\nrank 12 was never heard of\n"
+           "rank 13 was never heard of\nrank 14 was never heard of\nrank 15 was never heard of\n"
+           "rank 16 was never heard of\nrank 17 was never heard of\nrank 0, this one, " WAITS
+           "ranks 1-9 wait in barrier #3 " THERE "rank 18 was never heard of\nrank 19 was never heard of\n"
+           "ranks 20-63 were last heard of 10.0 s ago or before: waiting in barrier #3 " THERE);
+}
+
+static void what_has_no_room_is_counted(void **state)
+{
+    (void)state;
+    for (int r = 0; r < MANY; r++) {
+        bl_beat *b = r == 0 ? &me : &peer[r].last;
+        snprintf(b->site, sizeof b->site, "a_rather_long_name_of_a_file_of_rank_%d.c:7", r);
+        snprintf(b->host, sizeof b->host, "node%d", r / 8);
+    }
+    judge();
+#define TELL(who, number)                                                                                              \
+    "rank " who " waits in barrier #3 at a_rather_long_name_of_a_file_of_rank_" number                                 \
+    ".c:7 since 2.0 s, outside of a step, at step 0, batch 0:0\n"
+    expect("barrier #3 is not over after 2.0 s, although all 64 ranks are in it and heard of",
+           TELL("0, this one,", "0") TELL("1", "1") TELL("2", "2") TELL("3", "3")
+               TELL("4", "4") "and 59 other ranks\n");
+}
+
+/* Of ten that are silent eight are named; the first have lines of their own. */
+static void culprits_leave_room_for_others(void **state)
+{
+    (void)state;
+    for (int r = 20; r < 30; r++)
+        peer[r].heard = 90 * S;
+    judge();
+    assert_int_equal(failure.n_culprits, BL_MAX_CULPRITS);
+    expect("ranks 20, 21, 22, 23, 24, 25, 26, 27 are not heard of any more; barrier #3 has waited 2.0 s for them",
+           "rank 20 was last heard of 10.0 s ago: " WAITS "rank 21 was last heard of 10.0 s ago: " WAITS
+           "rank 22 was last heard of 10.0 s ago: " WAITS "rank 0, this one, " WAITS
+           "ranks 1-19, 30-63 wait in barrier #3 " THERE
+           "ranks 23-29 were last heard of 10.0 s ago or before: waiting in barrier #3 " THERE);
+}
+
 /* ---- what a peer says ------------------------------------------------------------------------------------------------ */
 
 static void hear(int r, belay_code code, int culprit, const char *why)
@@ -255,6 +338,10 @@ int main(void)
         cmocka_unit_test_setup(several_that_are_elsewhere_are_listed, start),
         cmocka_unit_test_setup(nobody_is_blamed_when_all_are_there, start),
         cmocka_unit_test_setup(a_rank_whose_own_work_is_not_ready_is_to_blame, start),
+        cmocka_unit_test_setup(many_that_are_alike_share_a_line, start_many),
+        cmocka_unit_test_setup(many_that_are_silent_share_a_line_when_the_first_were_told, start_many),
+        cmocka_unit_test_setup(what_has_no_room_is_counted, start_many),
+        cmocka_unit_test_setup(culprits_leave_room_for_others, start_many),
         cmocka_unit_test_setup(a_peer_that_met_something_of_its_own_is_the_culprit, start),
         cmocka_unit_test_setup(a_peer_that_tells_of_another_is_not, start),
         cmocka_unit_test(one_number_on_two_hosts_is_two_devices),
