@@ -9,9 +9,9 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "tensor/lease.h"
 
-/* Tells the others that this rank refused, for the reason `code` that it was told; returns that. */
-static belay_code refuse(belay_group *group, bl_call_kind kind, belay_code code)
+belay_code bl_group_refuse(belay_group *group, bl_call_kind kind, belay_code code)
 {
     bl_word word = bl_group_word(group, kind);
     word.flags |= BL_FLAG_REFUSED;
@@ -29,7 +29,7 @@ typedef struct moved {
     int64_t n, n_bytes;
 } moved;
 
-static belay_code check_tensor(belay_group *group, const char *call, belay_tensor tensor, moved *out)
+static belay_code check_tensor(belay_group *group, const char *call, belay_tensor tensor, bool writes, moved *out)
 {
     belay_context *context = group->context;
     if (belay_tensor_is_nil(tensor))
@@ -44,6 +44,8 @@ static belay_code check_tensor(belay_group *group, const char *call, belay_tenso
         return BELAY_LIFE_STALE;
     if (!bl_slot_is_contiguous(slot))
         return bl_context_raise(context, BELAY_SHAPE_CONTRACT, "a tensor given to %s is not contiguous", call);
+    if (writes && !bl_lease_permits(context, slot, true, call))
+        return BELAY_LIFE_BUCKET;
     *out = (moved){.tensor = tensor, .dtype = (belay_dtype)slot->dtype, .n = bl_slot_elements(slot)};
     out->n_bytes = out->n * belay_dtype_size(out->dtype);
     return BELAY_OK;
@@ -79,9 +81,16 @@ static belay_code run(belay_group *group, bl_work *work, void *host, void *more)
     return group->broken;
 }
 
-static belay_code write_back(const moved *m, const void *host)
+/* The others have theirs by then and go on: they learn that this rank cannot. */
+static belay_code write_back(belay_group *group, const char *call, const moved *m, const void *host)
 {
-    return m->n_bytes > 0 ? belay_tensor_write(m->tensor, host, m->n_bytes) : BELAY_OK;
+    char why[160];
+    belay_code code = m->n_bytes > 0 ? belay_tensor_write(m->tensor, host, m->n_bytes) : BELAY_OK;
+    if (code == BELAY_OK)
+        return BELAY_OK;
+    snprintf(why, sizeof why, "what %s brought could not be written (%s)", call, belay_code_name(code));
+    bl_group_give_up(group, why);
+    return code;
 }
 
 /* ---- all-reduce ------------------------------------------------------------------------------------------------------ */
@@ -114,7 +123,7 @@ static belay_code check_op(belay_group *group, belay_dtype dtype, belay_group_op
 
 static belay_code prepare_reduce(belay_group *group, belay_tensor tensor, belay_group_op op, moved *m, void **host)
 {
-    TRY(check_tensor(group, "all_reduce", tensor, m));
+    TRY(check_tensor(group, "all_reduce", tensor, true, m));
     TRY(check_op(group, m->dtype, op));
     return take_host(group, "all_reduce", m, true, host);
 }
@@ -134,12 +143,12 @@ belay_code belay_group_all_reduce(belay_group *group, belay_tensor tensor, belay
         word.count = m.n;
         code = bl_group_exchange(group, &word);
     } else {
-        code = refuse(group, BL_CALL_ALL_REDUCE, code);
+        code = bl_group_refuse(group, BL_CALL_ALL_REDUCE, code);
     }
     bl_work work = {
         .kind = BL_WORK_ALL_REDUCE, .data = host, .n = m.n, .dtype = m.dtype, .op = op, .what = "all_reduce"};
     if (code == BELAY_OK && (code = run(group, &work, host, NULL)) == BELAY_OK)
-        code = write_back(&m, host);
+        code = write_back(group, "all_reduce", &m, host);
     if (work.state != BL_WORK_FAILED)
         bl_free(host);
     return code;
@@ -158,7 +167,7 @@ static belay_code check_root(belay_group *group, int root)
 static belay_code prepare_broadcast(belay_group *group, belay_tensor tensor, int root, moved *m, void **host)
 {
     TRY(check_root(group, root));
-    TRY(check_tensor(group, "broadcast", tensor, m));
+    TRY(check_tensor(group, "broadcast", tensor, root != group->place.rank, m));
     return take_host(group, "broadcast", m, root == group->place.rank, host);
 }
 
@@ -177,11 +186,11 @@ belay_code belay_group_broadcast(belay_group *group, belay_tensor tensor, int ro
         word.count = m.n;
         code = bl_group_exchange(group, &word);
     } else {
-        code = refuse(group, BL_CALL_BROADCAST, code);
+        code = bl_group_refuse(group, BL_CALL_BROADCAST, code);
     }
     bl_work work = {.kind = BL_WORK_BROADCAST, .data = host, .n = m.n_bytes, .root = root, .what = "broadcast"};
     if (code == BELAY_OK && (code = run(group, &work, host, NULL)) == BELAY_OK && root != group->place.rank)
-        code = write_back(&m, host);
+        code = write_back(group, "broadcast", &m, host);
     if (work.state != BL_WORK_FAILED)
         bl_free(host);
     return code;
@@ -211,8 +220,8 @@ static belay_code check_gathered(belay_group *group, const moved *in, const move
 
 static belay_code prepare_gather(belay_group *group, belay_tensor in, belay_tensor out, moved m[2], void *host[2])
 {
-    TRY(check_tensor(group, "all_gather", in, &m[0]));
-    TRY(check_tensor(group, "all_gather", out, &m[1]));
+    TRY(check_tensor(group, "all_gather", in, false, &m[0]));
+    TRY(check_tensor(group, "all_gather", out, true, &m[1]));
     if (belay_tensor_shape(in).rank == BELAY_MAX_RANK)
         return bl_context_raise(group->context, BELAY_SHAPE_CONTRACT, "all_gather of a tensor of rank %d, the most",
                                 BELAY_MAX_RANK);
@@ -235,7 +244,7 @@ belay_code belay_group_all_gather(belay_group *group, belay_tensor in, belay_ten
         word.count = m[0].n;
         code = bl_group_exchange(group, &word);
     } else {
-        code = refuse(group, BL_CALL_ALL_GATHER, code);
+        code = bl_group_refuse(group, BL_CALL_ALL_GATHER, code);
     }
     bl_work work = {.kind = BL_WORK_ALL_GATHER, .what = "all_gather"};
     if (code == BELAY_OK) {
@@ -245,7 +254,7 @@ belay_code belay_group_all_gather(belay_group *group, belay_tensor in, belay_ten
         code = run(group, &work, host[0], host[1]);
     }
     if (code == BELAY_OK)
-        code = write_back(&m[1], host[1]);
+        code = write_back(group, "all_gather", &m[1], host[1]);
     if (work.state != BL_WORK_FAILED) {
         bl_free(host[0]);
         bl_free(host[1]);
@@ -283,7 +292,7 @@ belay_code belay_group_agree(belay_group *group, int64_t n, int64_t *agreed)
     if (!bl_group_use(group))
         return bl_group_code(group);
     if (n < 0)
-        return refuse(
+        return bl_group_refuse(
             group, BL_CALL_AGREE,
             bl_context_raise(group->context, BELAY_CONF_VALUE, "ranks agree on numbers of batches, not %" PRId64, n));
     bl_word word = bl_group_word(group, BL_CALL_AGREE);
@@ -300,6 +309,15 @@ belay_code belay_group_agree(belay_group *group, int64_t n, int64_t *agreed)
 
 /* ---- host memory, for rooms above ------------------------------------------------------------------------------------ */
 
+/* Before the word: a rank that has no memory for it says so instead. */
+static belay_code take_room(belay_group *group, bl_call_kind kind, const char *what, int64_t n_bytes, void **out)
+{
+    *out = NULL;
+    if (n_bytes == 0 || (*out = bl_alloc_aligned(n_bytes, 64)) != NULL)
+        return BELAY_OK;
+    return bl_group_refuse(group, kind, no_memory(group, what, n_bytes));
+}
+
 static belay_code host_call(belay_group *group, bl_word *word, const char *what)
 {
     snprintf(word->more, sizeof word->more, "%s", what != NULL ? what : "");
@@ -307,25 +325,20 @@ static belay_code host_call(belay_group *group, bl_word *word, const char *what)
 }
 
 /* Over a copy, which stays when the work fails: the caller's memory is his. */
-static belay_code host_run(belay_group *group, bl_work *work, void *data, int64_t n_bytes, const char *what)
+static belay_code host_run(belay_group *group, bl_word *word, bl_work *work, void *data, int64_t n_bytes)
 {
-    if (n_bytes == 0)
-        return BELAY_OK;
-    void *copy = bl_alloc_aligned(n_bytes, 64);
-    if (copy == NULL) {
-        belay_code code = no_memory(group, what, n_bytes);
-        bl_group_give_up(group, "no memory for an operation between ranks");
-        return code;
-    }
-    memcpy(copy, data, (size_t)n_bytes);
+    void *copy;
+    const char *what = work->what;
+    TRY(take_room(group, (bl_call_kind)word->kind, what, n_bytes, &copy));
+    if (n_bytes > 0)
+        memcpy(copy, data, (size_t)n_bytes);
     work->data = copy;
-    work->what = what;
-    belay_code code = run(group, work, copy, NULL);
-    if (code != BELAY_OK)
-        return code;
-    memcpy(data, copy, (size_t)n_bytes);
-    bl_free(copy);
-    return BELAY_OK;
+    belay_code code = host_call(group, word, what);
+    if (code == BELAY_OK && (code = run(group, work, copy, NULL)) == BELAY_OK && n_bytes > 0)
+        memcpy(data, copy, (size_t)n_bytes);
+    if (work->state != BL_WORK_FAILED)
+        bl_free(copy);
+    return code;
 }
 
 belay_code bl_group_host_broadcast(belay_group *group, void *data, int64_t n_bytes, int root, const char *what)
@@ -336,9 +349,8 @@ belay_code bl_group_host_broadcast(belay_group *group, void *data, int64_t n_byt
     word.dtype = BELAY_U8;
     word.root = (uint32_t)root;
     word.count = n_bytes;
-    TRY(host_call(group, &word, what));
-    bl_work work = {.kind = BL_WORK_BROADCAST, .n = n_bytes, .root = root};
-    return host_run(group, &work, data, n_bytes, what);
+    bl_work work = {.kind = BL_WORK_BROADCAST, .n = n_bytes, .root = root, .what = what};
+    return host_run(group, &word, &work, data, n_bytes);
 }
 
 belay_code bl_group_host_all_reduce(belay_group *group, void *data, int64_t n, belay_dtype dtype, belay_group_op op,
@@ -350,34 +362,44 @@ belay_code bl_group_host_all_reduce(belay_group *group, void *data, int64_t n, b
     word.dtype = dtype;
     word.op = op;
     word.count = n;
-    TRY(host_call(group, &word, what));
-    bl_work work = {.kind = BL_WORK_ALL_REDUCE, .n = n, .dtype = dtype, .op = op};
-    return host_run(group, &work, data, n * belay_dtype_size(dtype), what);
+    bl_work work = {.kind = BL_WORK_ALL_REDUCE, .n = n, .dtype = dtype, .op = op, .what = what};
+    return host_run(group, &word, &work, data, n * belay_dtype_size(dtype));
+}
+
+static belay_code prepare_host_gather(belay_group *group, int64_t n_bytes, const char *what, void *copy[2])
+{
+    int64_t n_all;
+    if (!bl_checked_mul(n_bytes, group->place.size, &n_all))
+        return bl_group_refuse(group, BL_CALL_ALL_GATHER,
+                               bl_context_raise(group->context, BELAY_SIZE_OVERFLOW,
+                                                "%s, %" PRId64 " bytes of each of %d ranks, are more than there can be",
+                                                what, n_bytes, group->place.size));
+    TRY(take_room(group, BL_CALL_ALL_GATHER, what, n_bytes, &copy[0]));
+    return take_room(group, BL_CALL_ALL_GATHER, what, n_all, &copy[1]);
 }
 
 belay_code bl_group_host_all_gather(belay_group *group, const void *mine, void *all, int64_t n_bytes, const char *what)
 {
     if (!bl_group_use(group))
         return bl_group_code(group);
+    void *copy[2] = {NULL, NULL};
     bl_word word = bl_group_word(group, BL_CALL_ALL_GATHER);
     word.dtype = BELAY_U8;
     word.count = n_bytes;
-    TRY(host_call(group, &word, what));
-    void *copy = n_bytes > 0 ? bl_alloc_aligned(n_bytes, 64) : NULL;
-    if (n_bytes > 0 && copy == NULL) {
-        belay_code code = no_memory(group, what, n_bytes);
-        bl_group_give_up(group, "no memory for an operation between ranks");
-        return code;
+    bl_work work = {.kind = BL_WORK_ALL_GATHER, .n = n_bytes, .what = what};
+    belay_code code = prepare_host_gather(group, n_bytes, what, copy);
+    bool has_data = copy[0] != NULL && copy[1] != NULL;
+    if (code == BELAY_OK && (code = host_call(group, &word, what)) == BELAY_OK && has_data) {
+        memcpy(copy[0], mine, (size_t)n_bytes);
+        work.mine = copy[0];
+        work.data = copy[1];
+        code = run(group, &work, copy[0], copy[1]);
+        if (code == BELAY_OK)
+            memcpy(all, copy[1], (size_t)n_bytes * (size_t)group->place.size);
     }
-    if (n_bytes > 0)
-        memcpy(copy, mine, (size_t)n_bytes);
-    bl_work work = {.kind = BL_WORK_ALL_GATHER, .mine = copy, .n = n_bytes};
-    int64_t n_all;
-    belay_code code = bl_checked_mul(n_bytes, group->place.size, &n_all) ? host_run(group, &work, all, n_all, what)
-                                                                         : BELAY_SIZE_OVERFLOW;
-    if (work.state == BL_WORK_FAILED)
-        bl_group_keep(group, copy);
-    else
-        bl_free(copy);
+    if (work.state != BL_WORK_FAILED) {
+        bl_free(copy[0]);
+        bl_free(copy[1]);
+    }
     return code;
 }

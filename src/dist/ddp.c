@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "dist/calls.h"
 #include "dist/parts.h"
 #include "nn/module.h"
 
@@ -184,24 +185,54 @@ static void destroy(void *object)
     bl_context_bury(r->context, &r->grave, shell_free);
 }
 
-/* What this rank alone cannot do, the others learn at once instead of waiting for it. */
+/* Of the first fault that was told since there were `n_faults`. */
+static belay_code code_since(const belay_context *context, int64_t n_faults)
+{
+    belay_fault fault;
+    return belay_fault_get(context, n_faults, &fault) ? fault.code : context->first_code;
+}
+
+/* What all ranks refuse alike leaves the group whole; what some do is comm.mismatch on all. */
 static bool begin(belay_reducer *r, const belay_ddp_options *options)
 {
+    int64_t n_faults = r->context->n_faults;
     if (!set_options(r, options) || !take_parameters(r) || !bl_stage_line_open(r->context, r->place, &r->line) ||
         !bl_later_open(r) || !bl_buckets_make(r, r->order) ||
         !bl_round_open(r->group, &r->round, bl_reducer_join_round, r)) {
-        belay_group_abort(r->group, "belay_ddp was refused");
+        (void)bl_group_refuse(r->group, BL_CALL_MANIFEST, code_since(r->context, n_faults));
         return false;
     }
     return bl_manifest_agree(r) && share_all(r);
 }
 
+static bool adopt(belay_reducer *r)
+{
+    if (bl_context_adopt(r->context, r, destroy))
+        return true;
+    bl_context_raise(r->context, BELAY_MEM_EXHAUSTED, "no memory for a reducer");
+    belay_group_abort(r->group, "no memory for a reducer");
+    return false;
+}
+
+/* Why there is no module was told when it was made or freed; the others wait for this rank nonetheless. */
+static belay_reducer *refuse_module(belay_group *group)
+{
+    if (!bl_group_use(group))
+        return &nil_reducer;
+    belay_context *context = group->context;
+    if (context->n_faults == 0)
+        bl_context_raise(context, BELAY_CONF_MISSING, "a reducer needs a module, and was given NULL");
+    (void)bl_group_refuse(group, BL_CALL_MANIFEST, context->first_code);
+    return &nil_reducer;
+}
+
 belay_reducer *belay_ddp(belay_module *module, belay_group *group, const belay_ddp_options *options)
 {
-    BL_ENTER(bl_module_context(module));
+    belay_context *home = bl_module_context(module);
+    BL_ENTER(home != NULL || group == NULL ? home : group->context);
     belay_context *context = bl_module_use(module);
     if (context == NULL)
-        return &nil_reducer;
+        return refuse_module(group);
     if (group == NULL) {
         if (context->n_faults == 0) /* else why there is none was told */
             bl_context_raise(context, BELAY_CONF_MISSING, "a reducer needs a group, and was given NULL");
@@ -211,18 +242,19 @@ belay_reducer *belay_ddp(belay_module *module, belay_group *group, const belay_d
         return &nil_reducer;
     if (group->context != context) {
         bl_context_raise(context, BELAY_LIFE_FOREIGN, "a module belongs to another context than its group");
+        (void)bl_group_refuse(group, BL_CALL_MANIFEST, BELAY_LIFE_FOREIGN);
         return &nil_reducer;
     }
     belay_reducer *r = bl_alloc(1, sizeof *r);
     if (r == NULL) {
-        bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory for a reducer");
-        belay_group_abort(group, "no memory for a reducer");
+        (void)bl_group_refuse(group, BL_CALL_MANIFEST,
+                              bl_context_raise(context, BELAY_MEM_EXHAUSTED, "no memory for a reducer"));
         return &nil_reducer;
     }
     *r = (belay_reducer){
         .context = context, .group = group, .module = module, .syncs = true, .place = bl_module_place(module)};
     r->line.stream = BL_STREAM_NONE;
-    if (!begin(r, options) || !bl_context_adopt(context, r, destroy)) {
+    if (!begin(r, options) || !adopt(r)) {
         reducer_fini(r);
         bl_free(r);
         return &nil_reducer;

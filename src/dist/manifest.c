@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "dist/calls.h"
 #include "dist/parts.h"
 #include "dist/vote.h"
 
@@ -188,8 +189,10 @@ static belay_code tell_first(manifest *m, int64_t most)
     if (first < m->n)
         memcpy(mine, m->item[first], ITEM);
     char(*all)[ITEM] = bl_alloc(belay_group_size(m->r->group), sizeof *all);
-    if (all == NULL)
-        return bl_context_raise(m->r->context, BELAY_MEM_EXHAUSTED, "no memory to compare what the ranks train");
+    if (all == NULL) {
+        bl_context_raise(m->r->context, BELAY_MEM_EXHAUSTED, "no memory to compare what the ranks train");
+        return bl_group_refuse(m->r->group, BL_CALL_ALL_GATHER, BELAY_MEM_EXHAUSTED);
+    }
     belay_code code = bl_group_host_all_gather(m->r->group, mine, all, ITEM, "the item that differs");
     if (code == BELAY_OK)
         tell(m, all);
@@ -214,7 +217,7 @@ bool bl_manifest_agree(belay_reducer *r)
         code = compare(&m);
     } else {
         code = bl_context_raise(r->context, BELAY_MEM_EXHAUSTED, "no memory to compare what the ranks train");
-        belay_group_abort(r->group, "no memory to compare what the ranks train");
+        code = bl_group_refuse(r->group, BL_CALL_MANIFEST, code);
     }
     bl_free(m.item);
     bl_free(m.before);

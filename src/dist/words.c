@@ -62,7 +62,7 @@ void bl_word_describe(const bl_word *word, char *out, size_t size)
         bl_words_add(out, size, " by %s", op_names[word->op]);
     if (word->kind == BL_CALL_BROADCAST)
         bl_words_add(out, size, " from rank %" PRIu32, word->root);
-    if (word->kind == BL_CALL_MANIFEST)
+    if (word->kind == BL_CALL_MANIFEST && word->count >= 0)
         bl_words_add(out, size, ", part %" PRId64, word->count);
     if (word->kind == BL_CALL_ROUND)
         bl_words_add(out, size, " by reducer %" PRId64 " (%.*s)", word->count, (int)sizeof word->more, word->more);

@@ -6,11 +6,15 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <belay/devices.h>
+
 #include "base/clock.h"
 #include "base/memory.h"
+#include "device/device.h"
 #include "dist/worker.h"
 
 enum { ODD = 2 }; /* the rank that does something else, where there are three or more */
@@ -141,6 +145,59 @@ static void a_rank_without_memory_does_not_keep_the_others_waiting(void **state)
     bl_memory_fail_at(-1);
     show();
     assert_int_equal(belay_close(r.context), r.rank == ODD ? 4 : 3);
+}
+
+/* Host memory that rooms above hand around. */
+static void a_rank_without_room_for_all_does_not_keep_the_others_waiting(void **state)
+{
+    (void)state;
+    begin(0);
+    char mine[8] = {0}, all[8 * 3];
+    assert_int_equal(bl_group_host_all_gather(r.group, mine, all, INT64_MAX / 2, "too much"), BELAY_SIZE_OVERFLOW);
+    if (r.rank == ODD)
+        bl_memory_fail_at(1);
+    assert_int_equal(bl_group_host_all_gather(r.group, mine, all, sizeof mine, "what each says"), BELAY_COMM_MISMATCH);
+    bl_memory_fail_at(-1);
+    show();
+    assert_int_equal(belay_close(r.context), belay_code_status(BELAY_SIZE_OVERFLOW));
+}
+
+/* Without the last call of the rank told of: its word or its data, whichever it had to wait for. */
+static void show_without_call(void)
+{
+    static char text[16384];
+    ranks_steady(told(), text, sizeof text);
+    char *at = strstr(text, "; its last call: ");
+    if (at != NULL) {
+        const char *end = at + strcspn(at, "\n");
+        memmove(at, end, strlen(end) + 1);
+    }
+    printf("%s", text);
+    told_clear();
+}
+
+/* The others have theirs when its device turns out to be lost. */
+static void a_rank_that_cannot_write_what_came_gives_up(void **state)
+{
+    (void)state;
+    char byte = 0;
+    setenv("BELAY_SIM_DEVICES", "3", 1);
+    r = ranks_open_unbound(0);
+    assert_int_equal(belay_group_bind(r.group, "sim"), BELAY_OK);
+    belay_site_push(r.context, "loop");
+    belay_tensor two = told_f32(r.context, belay_shape1(2), (float[]){1, 2});
+    assert_int_equal(belay_synchronise(r.context), BELAY_OK);
+    bl_device *device = r.context->device;
+    if (r.rank == ODD)
+        (void)device->api->copy_in_later(device, 0, (void *)(uintptr_t)64, &byte, 1);
+    belay_code code = belay_group_broadcast(r.group, two, 0);
+    if (r.rank == ODD)
+        assert_int_equal(code, BELAY_PLACE_LOST);
+    else
+        assert_true(code == BELAY_OK || code == BELAY_COMM_PEER); /* it may hear of it within the call */
+    assert_int_equal(barrier(), BELAY_COMM_PEER);
+    show_without_call();
+    assert_int_equal(belay_close(r.context), r.rank == ODD ? 6 : 5);
 }
 
 static void a_rank_that_closes_while_others_reduce_is_named(void **state)
@@ -280,6 +337,8 @@ int main(int argc, char **argv)
         {"three", cmocka_unit_test(three_that_all_differ_are_a_tie)},
         {"refused", cmocka_unit_test(a_rank_whose_call_is_refused_does_not_keep_the_others_waiting)},
         {"memory", cmocka_unit_test(a_rank_without_memory_does_not_keep_the_others_waiting)},
+        {"room", cmocka_unit_test(a_rank_without_room_for_all_does_not_keep_the_others_waiting)},
+        {"lost", cmocka_unit_test(a_rank_that_cannot_write_what_came_gives_up)},
         {"close", cmocka_unit_test(a_rank_that_closes_while_others_reduce_is_named)},
         {"abort", cmocka_unit_test(a_rank_that_gives_up_is_heard_at_once)},
         {"fatal", cmocka_unit_test(a_rank_with_a_fatal_fault_gives_up_when_it_closes)},

@@ -144,18 +144,56 @@ static void another_seed_is_a_difference(void **state)
     assert_int_equal(belay_close(r.context), 3);
 }
 
-/* One rank cannot even begin: the others hear of it at once. */
+/* One rank cannot even begin: all hear at once which and why. */
 static void a_rank_that_is_refused_tells_the_others(void **state)
 {
     (void)state;
     ranks r = ranks_open(20);
     belay_ddp_options options = {.bucket_bytes = r.rank == 0 ? -1 : 0};
-    assert_true(belay_reducer_is_nil(belay_ddp(make(r.context, &common), r.group, &options)));
+    belay_module *module = make(r.context, &common);
+    int line = __LINE__ + 1;
+    assert_true(belay_reducer_is_nil(belay_ddp(module, r.group, &options)));
+    char own[512] = "";
     if (r.rank == 0)
-        assert_non_null(strstr(told(), "bucket_bytes of a reducer is -1"));
-    else
-        assert_non_null(strstr(told(), "rank 0"));
-    assert_int_equal(belay_close(r.context), r.rank == 0 ? 2 : 5);
+        snprintf(own, sizeof own,
+                 "belay: bucket_bytes of a reducer is -1, it must be at least 1 (conf.value)\n"
+                 "    called at: ranks_manifest.c:%d\n%s%s",
+                 line, ranks_start(&r), told_try(BELAY_CONF_VALUE));
+    ranks_expect("%sbelay: rank 0 called manifest #1, which was refused there (conf.value), where the 2 others called "
+                 "manifest #1 (comm.mismatch)\n    called at: ranks_manifest.c:%d\n"
+                 "    rank 0: manifest #1, which was refused there (conf.value) at ranks_manifest.c:%d, step 0, batch "
+                 "0:0\n    ranks 1, 2: manifest #1 at ranks_manifest.c:%d, step 0, batch 0:0\n%s%s",
+                 own, line, line, line, ranks_start(&r), told_try(BELAY_COMM_MISMATCH));
+    assert_int_equal(belay_close(r.context), r.rank == 0 ? 2 : 3);
+}
+
+/* All learn why from themselves, and the group goes on. */
+static void what_all_ranks_are_refused_leaves_the_group_whole(void **state)
+{
+    (void)state;
+    ranks r = ranks_open(20);
+    belay_ddp_options options = {.first_bucket_bytes = -1};
+    belay_module *module = make(r.context, &common);
+    int line = __LINE__ + 1;
+    assert_true(belay_reducer_is_nil(belay_ddp(module, r.group, &options)));
+    ranks_expect("belay: first_bucket_bytes of a reducer is -1, it must be at least 1 (conf.value)\n"
+                 "    called at: ranks_manifest.c:%d\n%s%s",
+                 line, ranks_start(&r), told_try(BELAY_CONF_VALUE));
+    belay_reducer *reducer = belay_ddp(module, r.group, NULL);
+    assert_false(belay_reducer_is_nil(reducer));
+    ranks_expect("%s", "");
+    line = __LINE__ + 1;
+    assert_true(belay_reducer_is_nil(belay_ddp(module, r.group, NULL)));
+    ranks_expect("belay: parameter 0.weight already has a reducer (conf.order)\n"
+                 "    called at: ranks_manifest.c:%d\n%s"
+                 "    try: Free the other reducer first, or make one over a module that holds both parts.\n",
+                 line, ranks_start(&r));
+    assert_true(belay_reducer_is_nil(belay_ddp(NULL, r.group, NULL)));
+    assert_int_equal(belay_group_barrier(r.group), BELAY_OK);
+    belay_reducer_free(reducer);
+    belay_group_close(r.group);
+    ranks_expect("%s", "");
+    assert_int_equal(belay_close(r.context), 2);
 }
 
 /* A group that failed is the last of its process: one case a run. */
@@ -164,13 +202,16 @@ int main(int argc, char **argv)
     const struct CMUnitTest differs[] = {cmocka_unit_test(what_differs_is_named)},
                             same[] = {cmocka_unit_test(the_same_is_agreed_on_and_weights_are_rank_0s)},
                             seed[] = {cmocka_unit_test(another_seed_is_a_difference)},
-                            refused[] = {cmocka_unit_test(a_rank_that_is_refused_tells_the_others)};
+                            refused[] = {cmocka_unit_test(a_rank_that_is_refused_tells_the_others)},
+                            alike[] = {cmocka_unit_test(what_all_ranks_are_refused_leaves_the_group_whole)};
     const char *word = argc > 1 ? argv[1] : "same";
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
         if (strcmp(word, variants[i].name) == 0) {
             chosen = &variants[i];
             return cmocka_run_group_tests(differs, NULL, NULL);
         }
+    if (strcmp(word, "alike") == 0)
+        return cmocka_run_group_tests(alike, NULL, NULL);
     if (strcmp(word, "seed") == 0)
         return cmocka_run_group_tests(seed, NULL, NULL);
     if (strcmp(word, "refused") == 0)

@@ -397,6 +397,38 @@ static void a_reducer_without_a_group_is_refused(void **state)
     assert_int_equal(belay_close(context), 2);
 }
 
+static void a_reducer_without_a_module_is_refused(void **state)
+{
+    (void)state;
+    told_clear();
+    belay_context *context = belay_open(&(belay_options){.device = "cpu", .log = told_remember, .no_journal = true});
+    belay_group *group = belay_group_open(context, &(belay_group_options){.maker = "self"});
+    assert_int_equal(belay_group_bind(group, "cpu"), BELAY_OK);
+    assert_true(belay_reducer_is_nil(belay_ddp(NULL, group, NULL)));
+    assert_non_null(strstr(told(), "belay: a reducer needs a module, and was given NULL (conf.missing)\n"));
+    assert_int_equal(belay_group_barrier(group), BELAY_OK);
+    assert_int_equal(belay_close(context), 2);
+}
+
+/* Before anything moves: the group goes on. */
+static void an_operation_over_a_parameter_in_flight_is_refused(void **state)
+{
+    (void)state;
+    one o = open_one();
+    belay_scope scope = belay_scope_open(o.context);
+    belay_backward(loss_of(&o, 0));
+    int line = __LINE__ + 1;
+    belay_code code = belay_group_all_reduce(o.group, belay_module_parameter(o.model, 0), BELAY_GROUP_MAX);
+    assert_int_equal(code, BELAY_LIFE_BUCKET);
+    told_expect("belay: all_reduce would write 0.weight [4, 3], which belongs to bucket 0 of 1 until its reduction has "
+                "ended (life.bucket)\n    called at: test_reducer.c:%d\n    reduction began: test_reducer.c:%d\n"
+                "    when: epoch 0, batch 1 (micro-batch 1 of its window), step 0, rank 0\n%s",
+                line, line - 2, told_try(BELAY_LIFE_BUCKET));
+    assert_int_equal(belay_group_barrier(o.group), BELAY_OK);
+    belay_scope_close(scope);
+    assert_int_not_equal(belay_close(o.context), 0);
+}
+
 static void buckets_of_no_bytes_are_refused(void **state)
 {
     (void)state;
@@ -425,6 +457,8 @@ int main(void)
         cmocka_unit_test(a_dropped_window_waits_for_what_is_in_flight),
         cmocka_unit_test(buckets_of_no_bytes_are_refused),
         cmocka_unit_test(a_reducer_without_a_group_is_refused),
+        cmocka_unit_test(a_reducer_without_a_module_is_refused),
+        cmocka_unit_test(an_operation_over_a_parameter_in_flight_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
