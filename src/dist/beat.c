@@ -279,6 +279,19 @@ static bool is_long_lost(const bl_roll *roll, int rank)
     return is_lost(roll, rank) && silence(roll, rank) > roll->timeout / 2;
 }
 
+bool bl_roll_is_excused(const bl_roll *roll, const bl_work *work)
+{
+    bool is_any = false;
+    for (int r = 0; r < roll->size; r++) {
+        uint32_t phase = beat_of(roll, r)->phase;
+        bool has_time = phase == BL_PHASE_SAVE || phase == BL_PHASE_EVALUATE;
+        if (is_long_lost(roll, r) || (!has_come(roll, work, r) && (!has_time || is_lost(roll, r))))
+            return false;
+        is_any = is_any || !has_come(roll, work, r);
+    }
+    return is_any;
+}
+
 /* Silent ones that have not come, or that are silent for long; else whoever is somewhere else; else whoever is silent.  A
  * machine under load may keep a rank that waits with all others silent for a moment. */
 static void find_culprits(const bl_roll *roll, const bl_work *work, bl_failure *failure)

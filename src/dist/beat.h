@@ -67,6 +67,10 @@ void bl_roll_tell_rank(const bl_roll *roll, int rank, bl_report_fault *fault);
 void bl_roll_deadline(const bl_roll *roll, const bl_work *work, const char *what, int64_t waited, const bl_beat *told,
                       bl_failure *failure);
 
+/* Whether all that have not come to that work are heard of and save or evaluate, which may take longer than an operation;
+ * never when another one has been silent for long. */
+bool bl_roll_is_excused(const bl_roll *roll, const bl_work *work);
+
 /* Whether ranks meet that together: in the words of an exchange. */
 bool bl_beat_is_found_by_all(belay_code code);
 /* What a peer's broken group means for this one, which waits in nothing. */

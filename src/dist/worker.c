@@ -23,8 +23,9 @@ enum {
     DATA_NAP_NS = 100000,   /* while data are on their way */
     WORDS_NAP_NS = 1000000, /* while words are */
     IDLE_NAP_NS = 5000000,  /* while nothing is */
-    LOOK_NS = 20000000, /* the main thread looks after the worker so often, and gives up a call of the transport when */
-    LOOKS = 50          /* it saw the same one so often in a row, each time later than it should have been over */
+    LOOK_NS = 20000000,     /* the main thread looks after the worker so often */
+    LOOKS = 50,             /* it gives up a call of the transport that it saw so often in a row, and late */
+    EXCUSED_TIMEOUTS = 10   /* so long may an operation take while those that have not come save or evaluate */
 };
 
 /* Words end in their order: what waits for one has all that came before. */
@@ -204,6 +205,13 @@ static const bl_work *oldest(bl_group_worker *w, int plane)
 static int64_t waited_for(const bl_group_worker *w, const bl_work *work, int64_t now)
 {
     return now - bl_max_i64(work->posted, __atomic_load_n(&w->moved[work->plane], __ATOMIC_RELAXED));
+}
+
+/* Nanoseconds since its deadline. */
+static int64_t late_by(const bl_group_worker *w, const bl_work *work, int64_t now)
+{
+    int64_t begin = now - waited_for(w, work, now), excused = __atomic_load_n(&w->excused, __ATOMIC_RELAXED);
+    return now - bl_max_i64(begin, excused) - w->timeout;
 }
 
 static void fail_by_deadline(bl_group_worker *w, const bl_work *work, const bl_beat *told, int64_t now)
@@ -498,11 +506,18 @@ static bool test_works(bl_group_worker *w, int plane, int64_t now)
     return any;
 }
 
-/* The oldest work of a plane must be over by its deadline, or that much after the one before. */
+/* The oldest work of a plane must be over by its deadline, or that much after the one before.  Who saves or evaluates gets
+ * the same time again, and again. */
 static void look_at_deadline(bl_group_worker *w, int plane, int64_t now)
 {
     const bl_work *work = oldest(w, plane);
-    if (work != NULL && waited_for(w, work, now) > w->timeout)
+    if (work == NULL || late_by(w, work, now) <= 0)
+        return;
+    bl_beat me = beat_now(w, now);
+    bl_roll roll = roll_now(w, &me, now);
+    if (waited_for(w, work, now) < EXCUSED_TIMEOUTS * w->timeout && bl_roll_is_excused(&roll, work))
+        __atomic_store_n(&w->excused, now, __ATOMIC_RELAXED);
+    else
         fail_by_deadline(w, work, NULL, now);
 }
 
@@ -620,7 +635,7 @@ typedef struct look {
 static bool is_late(const bl_group_worker *w, const bl_work *work)
 {
     int64_t more = bl_max_i64(1000 * MS, bl_min_i64(w->timeout / 4, 10000 * MS));
-    return waited_for(w, work, bl_clock_now()) > w->timeout + more;
+    return late_by(w, work, bl_clock_now()) > more;
 }
 
 static bool is_stuck(const bl_group_worker *w, const bl_work *work, look *last)

@@ -54,7 +54,8 @@ struct bl_group_worker {
     bl_peer *peer;                   /* heard: under the lock */
     bl_work *under_way[BL_N_PLANES]; /* the oldest first */
     int n_under_way[BL_N_PLANES];
-    int64_t moved[BL_N_PLANES]; /* atomic: when a work of it ended last */
+    int64_t moved[BL_N_PLANES]; /* atomic: when a work of it ended last, */
+    int64_t excused;            /* and when those that had not come were saving */
     uint64_t n_agreed;          /* words that are over, well */
     bool is_flushed;            /* what was not over has failed */
     uint64_t version;           /* of what peers are to be told */

@@ -174,6 +174,32 @@ static void a_rank_whose_own_work_is_not_ready_is_to_blame(void **state)
            "loop.c:7\n");
 }
 
+static bool is_excused(void)
+{
+    const bl_work work = {.plane = BL_PLANE_WORDS, .number = 3, .is_started = true};
+    return bl_roll_is_excused(&roll, &work);
+}
+
+static void who_saves_or_evaluates_is_excused_while_it_is_heard_of(void **state)
+{
+    (void)state;
+    assert_false(is_excused()); /* all are there */
+    for (int r = 1; r <= 2; r++) {
+        peer[r].last.waits = 0;
+        be_in(&peer[r].last, r == 1 ? BL_PHASE_SAVE : BL_PHASE_EVALUATE, 3);
+    }
+    assert_true(is_excused());
+    peer[2].heard = roll.now - 11 * S / 10; /* longer than a lost one */
+    assert_false(is_excused());
+    peer[2].heard = roll.now;
+    peer[2].last.phase = BL_PHASE_FORWARD;
+    assert_false(is_excused());
+    peer[2].last.n_calls = 4; /* it has come */
+    assert_true(is_excused());
+    peer[3].heard = roll.now - 11 * S / 10; /* it has come, and is silent since: half of the timeout is over */
+    assert_false(is_excused());
+}
+
 /* ---- many ranks ------------------------------------------------------------------------------------------------------ */
 
 static int start_many(void **state)
@@ -338,6 +364,7 @@ int main(void)
         cmocka_unit_test_setup(several_that_are_elsewhere_are_listed, start),
         cmocka_unit_test_setup(nobody_is_blamed_when_all_are_there, start),
         cmocka_unit_test_setup(a_rank_whose_own_work_is_not_ready_is_to_blame, start),
+        cmocka_unit_test_setup(who_saves_or_evaluates_is_excused_while_it_is_heard_of, start),
         cmocka_unit_test_setup(many_that_are_alike_share_a_line, start_many),
         cmocka_unit_test_setup(many_that_are_silent_share_a_line_when_the_first_were_told, start_many),
         cmocka_unit_test_setup(what_has_no_room_is_counted, start_many),

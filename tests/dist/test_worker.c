@@ -33,6 +33,9 @@ struct bl_transport {
     atomic_int is_inside; /* it does not */
     atomic_bool hurries;  /* time passes there */
     atomic_int n_closed, n_closed_whole;
+    atomic_bool talks; /* each peer says again and again that it is in `phase` */
+    atomic_int phase, n_tests;
+    void *heartbeat[SIZE];
 };
 
 static bl_transport fake;
@@ -97,7 +100,7 @@ static belay_code all_gather(bl_transport *t, bl_plane plane, const void *mine, 
     return begin(t, request, error);
 }
 
-/* Numbers from 1000 on are messages: those to peers go off, those from them never come. */
+/* Numbers from 1000 on are messages: those to peers go off, those from them come when they talk. */
 static belay_code send(bl_transport *t, int peer, const void *data, int64_t n, int *request, bl_error *error)
 {
     (void)t, (void)data, (void)n, (void)error;
@@ -108,7 +111,8 @@ static belay_code send(bl_transport *t, int peer, const void *data, int64_t n, i
 
 static belay_code receive(bl_transport *t, int peer, void *data, int64_t n, int *request, bl_error *error)
 {
-    (void)t, (void)data, (void)n, (void)error;
+    (void)n, (void)error;
+    t->heartbeat[peer] = data;
     *request = 2000 + peer;
     return BELAY_OK;
 }
@@ -117,7 +121,11 @@ static belay_code test(bl_transport *t, int request, bool *is_done, bl_error *er
 {
     if (request < 1000)
         block(IN_TEST);
-    *is_done = request >= 1000 ? request < 2000 : request < t->n_over;
+    t->n_tests += request < 1000;
+    *is_done = request >= 2000 ? t->talks : request >= 1000 || request < t->n_over;
+    if (*is_done && request >= 2000)
+        *(bl_beat *)t->heartbeat[request - 2000] =
+            (bl_beat){.group = 1, .phase = (uint32_t)t->phase, .phase_ns = 3 * S, .host = "node0"};
     if (*is_done && request < 1000 && t->fails_to_end)
         return bl_error_set(error, BELAY_COMM_FAILED, "the cable was cut");
     return BELAY_OK;
@@ -286,6 +294,43 @@ static void what_moves_is_not_late(void **state)
     wait_for(&n_ended, 4);
     assert_int_equal(n_failed, 0);
     assert_false(bl_worker_has_failed(worker, NULL));
+}
+
+/* The worker has seen what time it is. */
+static void pass_to(int64_t time)
+{
+    bl_clock_set(time);
+    int wanted = fake.n_tests + 100;
+    for (int i = 0; i < 60000 && fake.n_tests < wanted && !bl_worker_has_failed(worker, NULL); i++)
+        usleep(1000);
+}
+
+static void who_saves_has_ten_times_as_long(void **state)
+{
+    (void)state;
+    fake.talks = true;
+    fake.phase = BL_PHASE_SAVE;
+    post(0);
+    for (int i = 1; i < 10; i++) {
+        pass_to(100 * S + i * (2 * S + S / 10));
+        assert_false(bl_worker_has_failed(worker, NULL));
+    }
+    bl_clock_set(100 * S + 10 * (2 * S + S / 10));
+    expect_failure(BELAY_COMM_DEADLINE, "ranks 1, 2 are somewhere else; bucket of a test has waited 21.0 s for them");
+}
+
+static void who_has_saved_has_as_long_again(void **state)
+{
+    (void)state;
+    fake.talks = true;
+    fake.phase = BL_PHASE_EVALUATE;
+    post(0);
+    pass_to(103 * S);
+    fake.phase = BL_PHASE_DATA;
+    pass_to(104 * S);
+    assert_false(bl_worker_has_failed(worker, NULL));
+    bl_clock_set(106 * S);
+    expect_failure(BELAY_COMM_DEADLINE, "ranks 1, 2 are somewhere else; bucket of a test has waited 6.0 s for them");
 }
 
 static void an_error_at_the_start_is_told_as_the_transport_said_it(void **state)
@@ -509,6 +554,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(data_wait_for_the_word_about_them, start, stop),
         cmocka_unit_test_setup_teardown(a_work_that_is_not_over_fails_at_the_deadline_with_all_behind_it, start, stop),
         cmocka_unit_test_setup_teardown(what_moves_is_not_late, start, stop),
+        cmocka_unit_test_setup_teardown(who_saves_has_ten_times_as_long, start, stop),
+        cmocka_unit_test_setup_teardown(who_has_saved_has_as_long_again, start, stop),
         cmocka_unit_test_setup_teardown(an_error_at_the_start_is_told_as_the_transport_said_it, start, stop),
         cmocka_unit_test_setup_teardown(an_error_at_the_end_is_told_as_the_transport_said_it, start, stop),
         cmocka_unit_test_setup_teardown(the_first_failure_counts, start, stop),
