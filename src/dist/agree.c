@@ -3,6 +3,7 @@
  * each: whether the window is applied is decided by none of them alone.
  *
  *   a fault on any rank          the gate closes on all
+ *   a device that is lost        the rank gives the group up
  *   a rank without a backward    it has joined the reductions with zeros
  *   other numbers of reductions  a rank that faulted takes part with zeros (rounds.c); else comm.mismatch
  *   other scale, step, weights   comm.mismatch, with the rank that differs
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "dist/calls.h"
 #include "dist/parts.h"
 #include "dist/same.h"
 #include "tensor/window.h"
@@ -225,6 +227,8 @@ static belay_code agree(belay_reducer *r, uint32_t flags, const double figure[3]
     if (r->group->broken != BELAY_OK)
         return r->group->broken;
     (void)bl_place_settle(r->context, NULL); /* what the device met in this window is to be told to the others */
+    if (r->context->places[r->place].loss_is_told && bl_group_give_up_by_fault(r->group))
+        return r->group->broken; /* or all would drop windows from now on */
     if (r->n_rounds == 0) {
         flags |= BL_FLAG_ABSENT;
         bl_reducer_run_round(r);

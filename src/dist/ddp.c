@@ -193,7 +193,7 @@ static belay_code code_since(const belay_context *context, int64_t n_faults)
 }
 
 /* What all ranks refuse alike leaves the group whole; what some do is comm.mismatch on all. */
-static bool begin(belay_reducer *r, const belay_ddp_options *options)
+static bool prepare(belay_reducer *r, const belay_ddp_options *options)
 {
     int64_t n_faults = r->context->n_faults;
     if (!set_options(r, options) || !take_parameters(r) || !bl_stage_line_open(r->context, r->place, &r->line) ||
@@ -202,7 +202,17 @@ static bool begin(belay_reducer *r, const belay_ddp_options *options)
         (void)bl_group_refuse(r->group, BL_CALL_MANIFEST, code_since(r->context, n_faults));
         return false;
     }
-    return bl_manifest_agree(r) && share_all(r);
+    return bl_manifest_agree(r);
+}
+
+/* One that was not made has no number: those to come have the same on all ranks, whatever each had no memory for. */
+static bool begin(belay_reducer *r, const belay_ddp_options *options)
+{
+    int64_t n_opened = r->group->n_rounds_opened;
+    if (prepare(r, options))
+        return share_all(r);
+    r->group->n_rounds_opened = n_opened;
+    return false;
 }
 
 static bool adopt(belay_reducer *r)

@@ -58,7 +58,6 @@ enum {
     BL_FLAG_OVERFLOW = 2, /* gradients that no bucket holds are not finite */
     BL_FLAG_ABSENT = 4,   /* the rank had no backward in the window */
     BL_FLAG_STOP = 8,     /* it was asked to stop */
-    BL_FLAG_FATAL = 16,   /* it cannot go on after this window */
     BL_FLAG_SCALED = 64,  /* its gradients are times a loss scale */
     BL_FLAG_REFUSED = 32, /* any call: refused on this rank, which told why; the same on all ranks as the kind is */
     BL_FLAG_FOLLOWS = 128 /* never sent: see bl_words_follow */
