@@ -140,14 +140,22 @@ bl_phase bl_worker_phase(bl_group_worker *w, bl_phase phase, const belay_context
 /* ---- calls of the transport ------------------------------------------------------------------------------------------ */
 
 /* Each is between these two, since it may never come back: the main thread can then take over all works. */
-static void enter(bl_group_worker *w, const char *name, const bl_work *work, int peer)
+static void enter(bl_group_worker *w, const char *name, const bl_work *work)
 {
     if (w->was_left)
         return;
     w->call_name = name;
     w->call_work = work;
-    w->call_peer = peer;
     __atomic_store_n(&w->call, __atomic_load_n(&w->call, __ATOMIC_RELAXED) + 1, __ATOMIC_RELEASE);
+}
+
+static void enter_message(bl_group_worker *w, const char *name, const char *way, int peer)
+{
+    if (w->was_left)
+        return;
+    w->call_way = way;
+    w->call_peer = peer;
+    enter(w, name, NULL);
 }
 
 /* False when the call was given up meanwhile: the work that it was for is over, and may be gone. */
@@ -268,13 +276,13 @@ static void receive(bl_group_worker *w, int r, int64_t now)
     for (int most = 8; most > 0 && !p->is_cut; most--) {
         bool is_done = false;
         if (!p->is_receiving) {
-            enter(w, "receive", NULL, r);
+            enter_message(w, "receive", "from", r);
             p->is_cut = w->api->receive(w->transport, r, &p->in, sizeof p->in, &p->receiving, NULL) != BELAY_OK;
             leave(w);
             p->is_receiving = !p->is_cut;
             continue;
         }
-        enter(w, "test", NULL, r);
+        enter_message(w, "test", "from", r);
         p->is_cut = w->api->test(w->transport, p->receiving, &is_done, NULL) != BELAY_OK;
         leave(w);
         if (!is_done)
@@ -290,7 +298,7 @@ static void send(bl_group_worker *w, int r, int64_t now)
     bl_peer *p = &w->peer[r];
     if (p->is_sending && !p->is_cut) {
         bool is_done = false;
-        enter(w, "test", NULL, r);
+        enter_message(w, "test", "to", r);
         p->is_cut = w->api->test(w->transport, p->sending, &is_done, NULL) != BELAY_OK;
         leave(w);
         p->is_sending = !is_done;
@@ -299,7 +307,7 @@ static void send(bl_group_worker *w, int r, int64_t now)
         return;
     p->out = beat_now(w, now);
     p->told = w->version;
-    enter(w, "send", NULL, r);
+    enter_message(w, "send", "to", r);
     p->is_cut = w->api->send(w->transport, r, &p->out, sizeof p->out, &p->sending, NULL) != BELAY_OK;
     leave(w);
     p->is_sending = !p->is_cut;
@@ -409,16 +417,16 @@ static belay_code start(bl_group_worker *w, const bl_work *work, int *request, b
 {
     switch (work->kind) {
     case BL_WORK_ALL_REDUCE:
-        enter(w, "all_reduce", work, -1);
+        enter(w, "all_reduce", work);
         return w->api->all_reduce(w->transport, work->plane, work->data, work->n, work->dtype, work->op, request,
                                   error);
     case BL_WORK_BROADCAST:
-        enter(w, "broadcast", work, -1);
+        enter(w, "broadcast", work);
         return w->api->broadcast(w->transport, work->plane, work->data, work->n, work->root, request, error);
     case BL_WORK_ALL_GATHER:
         break;
     }
-    enter(w, "all_gather", work, -1);
+    enter(w, "all_gather", work);
     return w->api->all_gather(w->transport, work->plane, work->mine, work->data, work->n, request, error);
 }
 
@@ -484,7 +492,7 @@ static bool test_works(bl_group_worker *w, int plane, int64_t now)
     for (bl_work **at = &w->under_way[plane]; *at != NULL;) {
         bl_work *work = *at;
         bool is_done = false;
-        enter(w, "test", work, -1);
+        enter(w, "test", work);
         belay_code code = w->api->test(w->transport, work->request, &is_done, &error);
         if (!leave(w))
             return true;
@@ -598,7 +606,7 @@ static void describe_stuck(bl_group_worker *w, const bl_work *work, const char *
     if (w->call_work != NULL)
         describe_work(w->call_work, whom, sizeof whom);
     else
-        snprintf(whom, sizeof whom, "a heartbeat of rank %d", w->call_peer);
+        snprintf(whom, sizeof whom, "a heartbeat %s rank %d", w->call_way, w->call_peer);
     snprintf(f->what, sizeof f->what, "the call %s of %s for %s does not return; %s has waited %.1f s", w->call_name,
              w->api->name, whom, what, (double)waited_for(w, work, bl_clock_now()) / 1e9);
     bl_report_fault_fact(f, "this rank sends no heartbeats meanwhile: the others take it for dead");

@@ -48,7 +48,8 @@ struct bl_group_worker {
     uint64_t call; /* atomic: odd inside of one, another number for each; BL_CALL_LEFT: it was given up */
     const char *call_name;
     const bl_work *call_work; /* what it is for; NULL: a heartbeat, */
-    int call_peer;            /* to or from that rank */
+    const char *call_way;     /* "to", "from" */
+    int call_peer;            /* that rank */
 
     /* The worker's alone. */
     bl_peer *peer;                   /* heard: under the lock */

@@ -491,7 +491,7 @@ static void a_heartbeat_that_does_not_return_is_given_up(void **state)
     bl_clock_set(100 * S);
     post(0);
     expect_stuck(1,
-                 "the call send of fake for a heartbeat of rank 1 does not return; bucket of a test has waited 4.0 s");
+                 "the call send of fake for a heartbeat to rank 1 does not return; bucket of a test has waited 4.0 s");
     assert_int_equal(bl_worker_lowest_survivor(worker), 0);
     fake.hurries = true;
     assert_false(bl_worker_close(worker, true));
