@@ -217,13 +217,15 @@ static void expect_loss(const job *j)
         "belay: rank 1 gave up: a kernel wrote address 0x40, a null pointer (mem.access) (comm.peer)\n"
         "    called at: loop\n    rank 1 ";
     static const char lost[] = "belay: a kernel wrote address 0x40, a null pointer (mem.access)\n    called at: loop\n";
+    const char *first = strstr(told(), "(comm.");
     if (j->r.rank == 1) {
         assert_memory_equal(told(), lost, sizeof lost - 1);
         assert_non_null(strstr(told(), "belay: device sim:1 is lost: nothing runs on it any more (place.lost)\n"));
-        assert_null(strstr(told(), "(comm."));
+        assert_null(first);
     } else {
-        assert_memory_equal(told(), others, sizeof others - 1);
+        assert_non_null(strstr(told(), others));
         assert_non_null(strstr(told(), told_try(BELAY_COMM_PEER)));
+        assert_null(strstr(first + 1, "(comm.")); /* once */
     }
 }
 
@@ -244,11 +246,9 @@ static void a_rank_that_loses_its_device_gives_the_group_up(void **state)
     if (j.r.rank == 1)
         (void)device->api->copy_in_later(device, 0, (void *)(uintptr_t)64, &byte, 1);
     belay_site_push(j.r.context, "loop");
-    step(&j, 2, -1);
+    for (int i = 2; i < 5; i++) /* the host may be a window ahead of its device */
+        step(&j, i, -1);
     expect_loss(&j);
-    told_clear();
-    step(&j, 3, -1);
-    assert_null(strstr(told(), "(comm.")); /* once */
     assert_int_equal(belay_group_barrier(j.r.group), BELAY_COMM_PEER);
     if (j.r.rank != 1) {
         assert_int_equal(belay_optimizer_n_applied(j.sgd), 2);
