@@ -19,8 +19,7 @@ typedef struct bl_run_options {
     bool mpi;
     char *hostfile, *rank_of;
     double timeout;
-    const char *journals; /* no option: where ranks keep their journals, that of rank 0 as "journal"; NULL: nowhere */
-    bool plain;           /* no option: what rank 0 says is shown as it is */
+    bool plain; /* no option: what rank 0 says is shown as it is */
 } bl_run_options;
 
 enum { BL_RUN_SET = 40 };

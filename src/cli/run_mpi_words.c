@@ -138,13 +138,10 @@ static void say_journal(const bl_run *run)
     bl_error unused = {0};
     bl_launch_record last;
     bl_journal_stream stream;
-    bl_text path = {0}, words = {0};
-    if (run->options->journals == NULL || (r->signal == 0 && r->held == 0))
+    bl_text words = {0};
+    if (r->journal[0] == '\0' || (r->signal == 0 && r->held == 0))
         return;
-    bl_text_format(&path, "%s/journal", run->options->journals);
-    if (run->ends.first > 0)
-        bl_text_format(&path, ".rank%d", run->ends.first);
-    if (!path.failed && bl_journal_reader_open(bl_text_get(&path), &reader, &unused) == BELAY_OK &&
+    if (bl_journal_reader_open(r->journal, &reader, &unused) == BELAY_OK &&
         bl_journal_reader_head(reader)->pid == (uint32_t)r->pid && bl_journal_reader_launch(reader, 0, &last)) {
         bl_journal_launch_words(reader, &last, &words);
         if (bl_journal_stream_read(reader, (int)last.stream, &stream))
@@ -152,7 +149,6 @@ static void say_journal(const bl_run *run)
         bl_run_say("    its journal ends at %s\n", bl_text_get(&words));
     }
     bl_journal_reader_close(reader);
-    bl_text_fini(&path);
     bl_text_fini(&words);
 }
 

@@ -60,7 +60,6 @@ int bl_cli_train_ranks(bl_cli *cli, const bl_settings *settings)
                               .mpi = true,
                               .plain = true,
                               .hostfile = settings->hostfile,
-                              .journals = settings->out,
                               .timeout = settings->timeout,
                               .grace = settings->timeout < 10 ? settings->timeout : 10,
                               .log_limit = 256,

@@ -306,6 +306,17 @@ static void group_fini(belay_group *group, bool is_whole)
     bl_free(group->sites);
 }
 
+/* Where a launcher on this host finds what this rank was at when it can tell nobody any more; NULL: nowhere. */
+static char *find_journal(const belay_context *context)
+{
+    const char *path = bl_journal_path(context->journal);
+    char *whole = path != NULL ? realpath(path, NULL) : NULL;
+    if (whole == NULL || strlen(whole) < BL_STATUS_PATH)
+        return whole;
+    free(whole);
+    return NULL;
+}
+
 static belay_code open_group(belay_group *group, const belay_group_options *options, bl_error *error)
 {
     const bl_transport_api *api;
@@ -317,7 +328,9 @@ static belay_code open_group(belay_group *group, const belay_group_options *opti
     group->sites = bl_alloc(1, sizeof *group->sites);
     if (group->sites == NULL)
         return bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for a group");
-    group->worker = bl_worker_open(api, group->timeout, getenv("BELAY_STATUS"), error);
+    char *journal = find_journal(group->context);
+    group->worker = bl_worker_open(api, group->timeout, getenv("BELAY_STATUS"), journal, error);
+    free(journal);
     if (group->worker == NULL)
         return error->code;
     group->place = group->worker->place;

@@ -40,6 +40,8 @@ void bl_status_write(const bl_group_worker *w, const char *state, const bl_failu
     json_object_set_new(object, "size", json_integer(w->place.size));
     json_object_set_new(object, "host", bl_json_text(w->place.host));
     json_object_set_new(object, "pid", json_integer(getpid()));
+    if (w->journal[0] != '\0')
+        json_object_set_new(object, "journal", bl_json_text(w->journal));
     json_object_set_new(object, "state", json_string(state));
     if (failure != NULL)
         add_failure(object, failure);

@@ -862,7 +862,8 @@ static void worker_free(bl_group_worker *w)
     bl_free(w);
 }
 
-static bl_group_worker *worker_new(const bl_transport_api *api, int64_t timeout, const char *status_folder)
+static bl_group_worker *worker_new(const bl_transport_api *api, int64_t timeout, const char *status_folder,
+                                   const char *journal)
 {
     bl_group_worker *w = bl_alloc(1, sizeof *w);
     if (w == NULL)
@@ -879,6 +880,7 @@ static bl_group_worker *worker_new(const bl_transport_api *api, int64_t timeout,
     w->period = bl_max_i64(20 * MS, bl_min_i64(timeout / 10, 1000 * MS));
     w->nap = FIRST_NAP_NS;
     snprintf(w->status_folder, sizeof w->status_folder, "%s", status_folder != NULL ? status_folder : "");
+    snprintf(w->journal, sizeof w->journal, "%s", journal != NULL ? journal : "");
     return w;
 }
 
@@ -910,9 +912,9 @@ static void give_up_opening(bl_group_worker *w)
 }
 
 bl_group_worker *bl_worker_open(const bl_transport_api *api, int64_t timeout, const char *status_folder,
-                                bl_error *error)
+                                const char *journal, bl_error *error)
 {
-    bl_group_worker *w = worker_new(api, timeout, status_folder);
+    bl_group_worker *w = worker_new(api, timeout, status_folder, journal);
     if (w == NULL) {
         bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for a group");
         return NULL;

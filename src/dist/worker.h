@@ -8,6 +8,9 @@
 
 #include "dist/beat.h"
 
+/* Longest path in a status file. */
+enum { BL_STATUS_PATH = 1024 };
+
 /* Most works of data that are under way at once. */
 enum { BL_WORKS_UNDER_WAY = 4 };
 
@@ -22,7 +25,7 @@ struct bl_group_worker {
     bl_hand *hand;
     uint64_t number; /* of the group in its process */
     int64_t timeout, period;
-    char status_folder[512];
+    char status_folder[512], journal[BL_STATUS_PATH]; /* "": none */
 
     /* Under the lock. */
     bool is_opened, is_closed;  /* `open` has ended, the thread has let go of it */
@@ -73,9 +76,10 @@ struct bl_group_worker {
     bl_group_worker *next; /* in the list of those that were abandoned */
 };
 
-/* Opens the transport in the worker's thread.  NULL with the error. */
+/* Opens the transport in the worker's thread.  `status_folder`, and `journal` of whoever calls, for the rank's status file;
+ * NULL: none.  NULL with the error. */
 bl_group_worker *bl_worker_open(const bl_transport_api *api, int64_t timeout, const char *status_folder,
-                                bl_error *error);
+                                const char *journal, bl_error *error);
 /* Lets go of it; after a failure (`whole` is false) its memory stays, since the transport may still write there: false. */
 bool bl_worker_close(bl_group_worker *worker, bool whole);
 /* That memory, too. */

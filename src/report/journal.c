@@ -139,6 +139,8 @@ belay_code bl_journal_open(const char *path, const char *const *op_names, int n_
     return code;
 }
 
+const char *bl_journal_path(const bl_journal *journal) { return journal->path; }
+
 void bl_journal_close(bl_journal *journal, int keep)
 {
     if (journal == NULL)

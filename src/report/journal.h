@@ -21,6 +21,8 @@ BL_MUST_USE belay_code bl_journal_open(const char *path, const char *const *op_n
                                        bl_error *error);
 /* Marks it as closed in order and unmaps it; `keep` false removes the file. */
 void bl_journal_close(bl_journal *journal, int keep);
+/* As it was given; NULL: it is in memory. */
+const char *bl_journal_path(const bl_journal *journal);
 
 /* Numbers of a text and of a return address; the same one for the same, 0 for "" and when the table is full. */
 uint32_t bl_journal_text(bl_journal *journal, const char *text);

@@ -112,6 +112,7 @@ static void read_status(const json_t *json, double written, bl_rank_end *r)
     r->step = number(json, "step", -1);
     words(json, "phase", r->phase, sizeof r->phase);
     words(json, "why", r->why, sizeof r->why);
+    words(json, "journal", r->journal, sizeof r->journal);
     if (r->host[0] == '\0')
         words(json, "host", r->host, sizeof r->host);
     if (r->state == BL_RANK_FAILED)

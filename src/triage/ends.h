@@ -46,6 +46,7 @@ typedef struct bl_rank_end {
     int64_t step; /* -1: not told */
     char phase[24], host[64];
     char why[BL_ENDS_WORDS];
+    char journal[1024]; /* its path, as the rank sees it; "" */
     double wall_failed; /* 0: it did not */
 
     bl_rank_part part;

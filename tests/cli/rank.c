@@ -2,7 +2,7 @@
 /* A program of several ranks for the transcripts: twenty barriers over a group, and one rank that ends in the tenth.
  *
  *   rank HOW WHO     rank WHO does HOW: exit:3, signal:9, stop, loop, abort; "endless": nobody does, and there is no last
- * barrier; without words: all come through */
+ * barrier; without words: all come through.  With JOURNAL in the environment each keeps one of that name and its number. */
 #include <belay/belay.h>
 #include <signal.h>
 #include <stdio.h>
@@ -36,7 +36,11 @@ static void end(belay_group *group, const char *how)
 int main(int argc, char **argv)
 {
     const char *timeout = getenv("BELAY_TIMEOUT");
-    belay_context *ctx = belay_open(&(belay_options){.log = belay_log_stderr, .no_journal = true});
+    const char *name = getenv("JOURNAL"), *number = getenv("OMPI_COMM_WORLD_RANK");
+    char journal[256];
+    snprintf(journal, sizeof journal, "%s%s", name != NULL ? name : "", number != NULL ? number : "");
+    belay_context *ctx = belay_open(&(belay_options){
+        .log = belay_log_stderr, .no_journal = name == NULL, .journal = name != NULL ? journal : NULL});
     belay_group *group = belay_group_open(ctx, &(belay_group_options){.timeout = timeout != NULL ? atof(timeout) : 60});
     belay_code code = belay_group_bind(group, "cpu");
     bool is_endless = argc > 1 && strcmp(argv[1], "endless") == 0;
@@ -45,6 +49,7 @@ int main(int argc, char **argv)
             printf("under way\n");
             fflush(stdout);
         }
+        (void)belay_full(ctx, BELAY_F32, belay_shape1(4), i);
         if (i == AT && !is_endless && argc == 3 && belay_group_rank(group) == atoi(argv[2]))
             end(group, argv[1]);
         code = belay_group_barrier(group);

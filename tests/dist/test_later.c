@@ -193,7 +193,7 @@ static belay_group *open_group(belay_context *context, const char *device)
     belay_group *group = belay_group_open(context, &(belay_group_options){.maker = "self"});
     assert_int_equal(belay_group_bind(group, device), BELAY_OK);
     assert_true(bl_worker_close(group->worker, true));
-    group->worker = bl_worker_open(&api, INT64_C(20000000000), NULL, &error);
+    group->worker = bl_worker_open(&api, INT64_C(20000000000), NULL, NULL, &error);
     assert_non_null(group->worker);
     group->place = group->worker->place;
     group->n_calls = 0;

@@ -169,7 +169,7 @@ static int start(void **state)
     bl_error error;
     (void)state;
     begin_anew();
-    worker = bl_worker_open(&api, 2 * S, NULL, &error);
+    worker = bl_worker_open(&api, 2 * S, NULL, NULL, &error);
     return worker == NULL;
 }
 
@@ -374,7 +374,7 @@ static void a_transport_that_does_not_open_says_why(void **state)
     bl_error error;
     memset(&fake, 0, sizeof fake);
     fake.fails_to_open = true;
-    assert_null(bl_worker_open(&api, 2 * S, NULL, &error));
+    assert_null(bl_worker_open(&api, 2 * S, NULL, NULL, &error));
     assert_int_equal(error.code, BELAY_COMM_FAILED);
     assert_string_equal(error.what, "the cable is not there");
 }
@@ -391,7 +391,7 @@ static int start_as(int rank)
     strcpy(folder + sizeof folder - 7, "XXXXXX");
     if (mkdtemp(folder) == NULL)
         return 1;
-    worker = bl_worker_open(&api, 2 * S, folder, &error);
+    worker = bl_worker_open(&api, 2 * S, folder, NULL, &error);
     return worker == NULL;
 }
 
@@ -518,7 +518,7 @@ static void expect_no_opening(const bl_transport_api *over, belay_code code, con
                               const char *advice)
 {
     bl_error error = {0};
-    assert_null(bl_worker_open(over, 2 * S, NULL, &error));
+    assert_null(bl_worker_open(over, 2 * S, NULL, NULL, &error));
     assert_int_equal(error.code, code);
     assert_string_equal(error.what, what);
     assert_string_equal(error.facts, facts);
