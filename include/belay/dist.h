@@ -3,12 +3,14 @@
  *
  * A *rank* is a process of the group, with a context of its own.  Each operation of a group is entered by every rank, in
  * the same order and with the same arguments.  Whether they did is compared before data move: a rank that calls something
- * else is named on all ranks (comm.mismatch).  Reductions of gradients alone are compared behind them, at the window's
- * end, so that nothing waits for it.  One that does not come is named when the deadline is over
+ * else is named on all ranks (comm.mismatch).  Reductions of gradients are compared by the group's own thread, so that
+ * backward does not wait for it.  One that does not come is named when the deadline is over
  * (comm.deadline); a rank that gave up is named at once (comm.peer).  After each of these the group is broken: what is
  * asked of it then is refused in silence, windows are not applied, and belay_close gives the status of the first of them.
  *
- * Nothing here aborts or exits, and no operation waits longer than the group's timeout. */
+ * Nothing here aborts or exits, and nothing waits without end: an operation waits for a rank as long as the group's timeout
+ * says, and ten times as long for one that belay_train has save or evaluate; where a call of the transport itself does not
+ * return, a quarter of the timeout more. */
 #ifndef BELAY_DIST_H
 #define BELAY_DIST_H
 
@@ -89,7 +91,8 @@ typedef struct belay_ddp_options {
 /* From now on gradients of the module's parameters lie in buckets, and each backward averages them over the group; each
  * step agrees over the group whether it is applied.  First of all the ranks compare what they are about to train: names,
  * order, shapes, dtypes, which want gradients, buffers, options, seed, build; then all take parameters and buffers of
- * rank 0.  All ranks call it.  The module's parameters must lie on one device.  Faults: comm.mismatch (with the rank that
+ * rank 0.  All ranks call it.  The module's parameters must lie on one device.  A backward over a parameter that wants
+ * a gradient only since then is refused (conf.order): make the reducer anew.  Faults: comm.mismatch (with the rank that
  * differs, and in what), those of a group's operations, conf.value, conf.order (a parameter that another reducer has),
  * place.device, mem.exhausted. */
 BELAY_API belay_reducer *belay_ddp(belay_module *module, belay_group *group, const belay_ddp_options *options);

@@ -88,8 +88,12 @@ static bool take_parameter(belay_reducer *r, int64_t number)
 {
     belay_tensor leaf = belay_module_parameter(r->module, number);
     const bl_slot *slot = bl_slot_get(r->context, leaf);
-    if (slot == NULL || !slot->requires_grad || is_listed(r, leaf))
+    if (slot == NULL || is_listed(r, leaf))
         return true;
+    if (!slot->requires_grad) {
+        r->frozen[r->n_frozen++] = (bl_frozen){leaf, number};
+        return true;
+    }
     if (slot->room != NULL)
         return refuse_taken(r, number);
     if (slot->storage->place != r->place)
@@ -105,10 +109,11 @@ static bool take_parameters(belay_reducer *r)
 {
     int64_t n = belay_module_n_parameters(r->module), room = n > 0 ? n : 1;
     r->parameter = bl_alloc(room, sizeof *r->parameter);
+    r->frozen = bl_alloc(room, sizeof *r->frozen);
     r->sizes = bl_alloc(room, sizeof *r->sizes);
     r->order = bl_alloc(room, sizeof *r->order);
     r->used = bl_alloc(room, sizeof *r->used);
-    if (r->parameter == NULL || r->sizes == NULL || r->order == NULL || r->used == NULL) {
+    if (r->parameter == NULL || r->frozen == NULL || r->sizes == NULL || r->order == NULL || r->used == NULL) {
         bl_context_raise(r->context, BELAY_MEM_EXHAUSTED, "no memory for a reducer of %" PRId64 " parameters", n);
         return false;
     }
@@ -164,6 +169,7 @@ static void reducer_fini(belay_reducer *r)
     bl_later_close(r);
     bl_stage_line_close(r->context, &r->line);
     bl_free(r->parameter);
+    bl_free(r->frozen);
     bl_free(r->sizes);
     bl_free(r->order);
     bl_free(r->next_order);

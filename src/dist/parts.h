@@ -54,6 +54,12 @@ typedef struct bl_reduced {
     bool is_whole; /* in this round */
 } bl_reduced;
 
+/* A parameter that wanted no gradient when the reducer was made: it lies in no bucket. */
+typedef struct bl_frozen {
+    belay_tensor leaf;
+    int64_t number; /* of the module */
+} bl_frozen;
+
 /* The end of a window that the device waits for.  The worker reads and writes what is below the line. */
 typedef struct bl_later {
     bool is_on;     /* the main thread has not heard how it ended */
@@ -81,6 +87,8 @@ struct belay_reducer {
     bool syncs;
     int64_t n;
     bl_reduced *parameter;
+    bl_frozen *frozen;
+    int64_t n_frozen;
     bl_plan_parameter *sizes;
     int64_t *order; /* by `last`, the latest first */
     bl_plan plan;

@@ -153,18 +153,41 @@ static void refuse_unused(const belay_reducer *r)
 {
     bl_error error;
     bl_text names = {0};
-    int64_t n = 0;
-    for (int64_t i = 0; i < r->n; i++)
+    int64_t n = 0, n_frozen = 0;
+    for (int64_t i = 0; i < r->n; i++) {
+        const bl_slot *leaf = bl_slot_get(r->context, r->parameter[i].leaf);
         n += is_unused(r, i);
+        n_frozen += is_unused(r, i) && leaf != NULL && !leaf->requires_grad;
+    }
     if (n == 0)
         return;
     name_unused(r, &names);
     bl_error_set(&error, BELAY_COMM_UNUSED,
                  "%" PRId64 " of %" PRId64 " parameters took no part in a loss that was walked back", n, r->n);
     bl_error_fact(&error, "they are: %.200s", bl_text_get(&names));
+    if (n_frozen > 0)
+        bl_error_fact(&error, "%" PRId64 " of them want no gradient any more: make the reducer anew", n_frozen);
     bl_error_fact(&error, "their gradients went to the other ranks as zeros");
     bl_text_fini(&names);
     bl_context_raise_error(r->context, &error);
+}
+
+/* Its gradient would stay on this rank, and the weights would drift apart. */
+static void refuse_unfrozen(const belay_reducer *r)
+{
+    for (int64_t i = 0; i < r->n_frozen; i++) {
+        const bl_slot *leaf = bl_slot_get(r->context, r->frozen[i].leaf);
+        if (leaf == NULL || !leaf->requires_grad || leaf->room != NULL)
+            continue;
+        bl_error error;
+        bl_error_set(&error, BELAY_CONF_ORDER,
+                     "parameter %.100s wants a gradient, and did not when its reducer was made",
+                     belay_module_parameter_name(r->module, r->frozen[i].number));
+        bl_error_fact(&error, "it lies in no bucket: nobody averages what it gets");
+        bl_error_advise(&error, "Free the reducer and make it anew, on all ranks.");
+        bl_context_raise_error(r->context, &error);
+        return;
+    }
 }
 
 static void start(void *state)
@@ -176,6 +199,7 @@ static void start(void *state)
     if (!r->syncs || r->group->broken != BELAY_OK)
         return;
     bl_group_phase(r->group, BL_PHASE_BACKWARD);
+    refuse_unfrozen(r);
     announce(r);
     begin_round(r);
     sort(r);
