@@ -49,6 +49,9 @@ static uint64_t digest_of(const belay_reducer *r)
         int64_t n_bytes = leaf != NULL ? bl_slot_elements(leaf) * belay_dtype_size((belay_dtype)leaf->dtype) : 0;
         unsigned char *bytes = bl_alloc(n_bytes > 0 ? n_bytes : 1, 1);
         bool is_read = bytes != NULL && leaf != NULL && bl_place_read(r->context, leaf, 0, bytes, n_bytes) == BELAY_OK;
+        if (bytes == NULL)
+            bl_context_raise(r->context, BELAY_MEM_EXHAUSTED, "no memory to compare %" PRId64 " bytes of weights",
+                             n_bytes);
         if (is_read)
             hash = digest_bytes(hash, bytes, n_bytes);
         bl_free(bytes);
@@ -234,10 +237,12 @@ static belay_code agree(belay_reducer *r, uint32_t flags, const double figure[3]
         bl_reducer_run_round(r);
     }
     bl_group_phase(r->group, BL_PHASE_AGREE);
-    bl_word word = word_of(r, flags, figure);
     int64_t every = r->options.digest_every;
+    uint64_t digest =
+        every > 0 && r->n_windows % (uint64_t)every == 0 ? digest_of(r) : 0; /* a fault in it is told, too */
+    bl_word word = word_of(r, flags, figure);
     word.scale = bl_scaler_bits(r->context);
-    word.digest = every > 0 && r->n_windows % (uint64_t)every == 0 ? digest_of(r) : 0;
+    word.digest = digest;
     belay_code code = bl_group_exchange(r->group, &word);
     if (code != BELAY_OK)
         return code;

@@ -9,7 +9,7 @@
 
 /* ---- whether the words fit together ---------------------------------------------------------------------------------- */
 
-/* What must be the same, X(what a rank has, how it is printed, its value). */
+/* What must be the same. */
 typedef struct bl_same {
     const char *what;
     uint64_t (*value)(const bl_word *word);
@@ -99,10 +99,17 @@ bl_verdict bl_same_verdict(const bl_word *all, int size)
     return v;
 }
 
+/* Never BELAY_OK, whatever a rank says its fault was. */
+static belay_code code_in(const bl_word *word)
+{
+    belay_code code = (belay_code)word->value;
+    return word->value == (int64_t)code && bl_error_is_code(code) ? code : BELAY_COMM_PEER;
+}
+
 belay_code bl_same_code(const bl_word *all, int size)
 {
     for (int q = 0; q < size; q++)
         if ((all[q].flags & BL_FLAG_FAULT) != 0)
-            return all[q].value != BELAY_OK ? (belay_code)all[q].value : BELAY_COMM_PEER;
+            return code_in(&all[q]);
     return BELAY_OK;
 }

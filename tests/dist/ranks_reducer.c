@@ -9,6 +9,7 @@
 
 #include <belay/belay.h>
 
+#include "base/memory.h"
 #include "dist/parts.h"
 
 enum { IN = 5, HIDDEN = 7, OUT = 3, ROWS = 4, WEIGHTS = IN * HIDDEN + HIDDEN + HIDDEN * OUT + OUT };
@@ -409,6 +410,25 @@ static void a_window_that_one_rank_discards_is_dropped_by_all(void **state)
     dropped_by_all(discarded_by_one);
 }
 
+/* It cannot say what its weights are, which is no reason to call them others than the rest's. */
+static void without_memory_to_compare(job *j)
+{
+    belay_backward(loss_of(j, j->r.rank, 0));
+    if (j->r.rank == 1)
+        bl_memory_fail_at(0);
+    belay_optimizer_step(j->sgd);
+    bl_memory_fail_at(-1);
+    if (j->r.rank == 1)
+        assert_non_null(strstr(told(), "belay: no memory to compare "));
+    assert_non_null(strstr(told(), "was not applied: mem.exhausted in its window"));
+}
+
+static void a_rank_that_cannot_read_its_weights_drops_the_window_on_all(void **state)
+{
+    (void)state;
+    dropped_by_all(without_memory_to_compare);
+}
+
 /* ---- parameters that a loss does not reach ----------------------------------------------------------------------------- */
 
 static belay_tensor part_loss(const job *j, bool whole, int n)
@@ -455,6 +475,44 @@ static void an_unused_parameter_is_named_and_the_window_dropped_by_all(void **st
 {
     (void)state;
     dropped_by_all(with_an_unused_parameter);
+}
+
+/* Neither a part that is trained from some step on, nor one that is frozen then, is what the reducer was made for. */
+static void parameters_that_change_sides_want_another_reducer(void **state)
+{
+    (void)state;
+    job j = {.r = ranks_open(20)};
+    float before[WEIGHTS];
+    j.model = belay_mlp(j.r.context, &(belay_mlp_options){.sizes = {IN, HIDDEN, OUT}});
+    belay_tensor first = belay_module_find(j.model, "0.weight");
+    belay_tensor_requires_grad_set(first, false);
+    j.reducer = belay_ddp(j.model, j.r.group, NULL);
+    j.sgd = belay_sgd(j.model, &(belay_sgd_options){.lr = 0.1});
+    step(&j, 0);
+    assert_true(belay_optimizer_is_applied(j.sgd));
+    read_weights(j.model, before);
+    belay_optimizer_free(j.sgd);
+    belay_tensor_requires_grad_set(first, true);
+    j.sgd = belay_sgd(j.model, &(belay_sgd_options){.lr = 0.1});
+    told_expect("%s", "");
+    step(&j, 1);
+    assert_non_null(strstr(told(), "belay: parameter 0.weight wants a gradient, and did not when its reducer was made "
+                                   "(conf.order)\n"));
+    told_clear();
+    assert_false(belay_optimizer_is_applied(j.sgd));
+    expect_weights(&j, before, true);
+    belay_reducer_free(j.reducer);
+    j.reducer = belay_ddp(j.model, j.r.group, NULL);
+    step(&j, 2);
+    assert_true(belay_optimizer_is_applied(j.sgd));
+    expect_weights(&j, before, false);
+    told_expect("%s", "");
+    belay_tensor_requires_grad_set(first, false);
+    step(&j, 3);
+    assert_non_null(
+        strstr(told(), "    they are: 0.weight\n    1 of them want no gradient any more: make the reducer anew\n"));
+    assert_false(belay_optimizer_is_applied(j.sgd));
+    belay_close(j.r.context);
 }
 
 /* ---- loss scale -------------------------------------------------------------------------------------------------------- */
@@ -622,8 +680,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_that_faulted_early_in_a_window_catches_up),
         cmocka_unit_test(a_rank_without_a_backward_takes_the_mean_of_all),
         cmocka_unit_test(a_window_that_one_rank_discards_is_dropped_by_all),
+        cmocka_unit_test(a_rank_that_cannot_read_its_weights_drops_the_window_on_all),
         cmocka_unit_test(unused_parameters_alternate),
         cmocka_unit_test(an_unused_parameter_is_named_and_the_window_dropped_by_all),
+        cmocka_unit_test(parameters_that_change_sides_want_another_reducer),
         cmocka_unit_test(an_overflow_on_one_rank_halves_the_scale_on_all),
         cmocka_unit_test(an_overflow_outside_of_the_buckets_is_everybodys),
     };

@@ -41,11 +41,12 @@ struct bl_transport {
     int n_operations;
     operation operation[MOST];
     int n_started[BL_N_PLANES];
-    atomic_int n_let[BL_N_PLANES];    /* those with a number below it may end */
-    atomic_int fails_at;              /* number of an operation of data; -1: none */
-    atomic_uint peer_flags;           /* what the peer says more at a window's end */
-    atomic_int peer_code, peer_steps; /* how many it is further */
-    bl_word said;                     /* by this rank, at a window's end; read when the worker has nothing to do */
+    atomic_int n_let[BL_N_PLANES]; /* those with a number below it may end */
+    atomic_int fails_at;           /* number of an operation of data; -1: none */
+    atomic_uint peer_flags;        /* what the peer says more at a window's end */
+    atomic_llong peer_code;        /* of its fault */
+    atomic_int peer_steps;         /* how many it is further */
+    bl_word said;                  /* by this rank, at a window's end; read when the worker has nothing to do */
 };
 
 static bl_transport fake;
@@ -365,6 +366,30 @@ static void a_fault_of_the_peer_is_heard_by_the_device_first(void **state)
     }
 }
 
+/* Its code is of another build, and 0 in the lower half. */
+static void a_fault_of_the_peer_that_has_no_name_here_is_one(void **state)
+{
+    (void)state;
+    if (!RUNS_AHEAD)
+        skip();
+    rank r;
+    open_rank(&r, -1);
+    fake.peer_flags = BL_FLAG_FAULT;
+    fake.peer_code = INT64_C(1) << 32;
+    back(&r, 0);
+    belay_optimizer_step(r.sgd);
+    let_all();
+    assert_int_equal(belay_synchronise(r.context), BELAY_OK);
+    assert_non_null(strstr(told(), "belay: step 1 was not applied: comm.peer in its window (run.window_lost)\n"));
+    told_clear();
+    fake.peer_flags = 0;
+    fake.peer_code = 0;
+    step(&r);
+    assert_int_equal(belay_optimizer_n_applied(r.sgd), 2);
+    expect_weights(&r, 1);
+    told_close(r.context);
+}
+
 static void a_fault_that_only_the_device_knows_is_told_to_the_peer(void **state)
 {
     (void)state;
@@ -480,6 +505,7 @@ int main(void)
         cmocka_unit_test(the_host_goes_past_a_step_that_the_ranks_have_not_agreed_on),
         cmocka_unit_test(words_go_before_buckets_and_buckets_before_words),
         cmocka_unit_test(a_fault_of_the_peer_is_heard_by_the_device_first),
+        cmocka_unit_test(a_fault_of_the_peer_that_has_no_name_here_is_one),
         cmocka_unit_test(a_fault_that_only_the_device_knows_is_told_to_the_peer),
         cmocka_unit_test(what_the_device_knows_is_in_the_word),
         cmocka_unit_test(a_reduction_that_fails_in_flight_is_not_applied),
