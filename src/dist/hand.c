@@ -113,6 +113,15 @@ static bl_hand *hand_new(const bl_transport_api *api)
     return NULL;
 }
 
+/* The thread is not there, whatever its parent says of it. */
+static belay_code refuse_forked(const bl_hand *hand, bl_error *error)
+{
+    bl_error_set(error, BELAY_COMM_FAILED, "process %d was forked from %d, which has used %s, and cannot use it itself",
+                 (int)getpid(), (int)hand->process, hand->api->name);
+    bl_error_advise(error, "Open groups in the process that the launcher started, and fork before that, if at all.");
+    return BELAY_COMM_FAILED;
+}
+
 static belay_code refuse(const bl_hand *hand, bl_error *error)
 {
     const char *name = hand->api->name;
@@ -134,6 +143,8 @@ static belay_code take_lasting(const bl_transport_api *api, bl_hand **out, bl_er
         atexit(finish_at_exit);
     if (lasting == NULL)
         code = bl_error_set(error, BELAY_MEM_EXHAUSTED, "no memory for the thread of a group");
+    else if (lasting->process != getpid())
+        code = refuse_forked(lasting, error);
     else if (lasting->is_taken)
         code = refuse(lasting, error);
     else

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "device/device.h"
 #include "dist/group.h"
@@ -267,6 +269,30 @@ static void one_group_over_mpi_at_a_time(void **state)
     ranks_close(&r);
 }
 
+/* It would wait for a thread that only its parent has. */
+static void a_forked_child_has_no_group_over_mpi(void **state)
+{
+    (void)state;
+    if (ranks_self() < 0)
+        skip();
+    r = ranks_open(0);
+    ranks_close(&r);
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        char wanted[160];
+        belay_context *context = told_open();
+        bool is_nil = belay_group_is_nil(belay_group_open(context, NULL));
+        snprintf(wanted, sizeof wanted,
+                 "belay: process %d was forked from %d, which has used mpi, and cannot use it itself "
+                 "(comm.failed)\n",
+                 (int)getpid(), (int)parent);
+        _exit(is_nil && strstr(told(), wanted) != NULL ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +306,7 @@ int main(void)
         cmocka_unit_test(host_memory_goes_from_rank_to_rank),
         cmocka_unit_test(works_that_overlap_end_in_their_order),
         cmocka_unit_test(one_group_over_mpi_at_a_time),
+        cmocka_unit_test(a_forked_child_has_no_group_over_mpi),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
