@@ -264,7 +264,9 @@ belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *s, bl_error *error)
         bl_run_say("belay: ");
     run->refused = tells && are_all_alike(&run->ends);
     if (run->refused) {
-        bl_run_say("all %d ranks ended alike: exit status %d\n", run->ends.n, run->ends.status);
+        bl_text_format(&text, "all %d ranks ended alike: exit status %d", run->ends.n, run->ends.status);
+        add_why(&text, &run->ends.rank[run->ends.first]);
+        bl_run_say("%s\n", bl_text_get(&text));
     } else if (tells) {
         add_headline(&text, run);
         bl_run_say("%s\n", bl_text_get(&text));
