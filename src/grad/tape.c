@@ -615,8 +615,9 @@ static void backward(belay_context *context, belay_tensor tensor, belay_tensor u
         return;
     bl_modes_look(context); /* once a micro-batch: a variable that a loop was meant to see is told at its first round */
     belay_scope scope = belay_scope_open(context);
-    bool was = belay_recording_set(context, false);
+    bool was = belay_recording_set(context, false), was_gating = context->is_gating;
     int output = slot->node_output;
+    context->is_gating = true; /* without the first gradient there is no other */
     belay_tensor one = is_given ? upstream : bl_launch_fill_like(context, tensor, slot->dtype, &shape, 1);
     if (!belay_tensor_is_nil(one)) {
         bool is_inside = context->in_backward; /* of a walk: of what that one is at */
@@ -624,6 +625,7 @@ static void backward(belay_context *context, belay_tensor tensor, belay_tensor u
                            is_inside ? context->mixed.scaling.now : (bl_grad_scale){.marks = BL_GRAD_PLAIN});
         arrive(context, &node->grad[output], one);
     }
+    context->is_gating = was_gating;
     belay_recording_set(context, was);
     belay_scope_close(scope);
     walk(context, node);

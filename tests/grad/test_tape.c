@@ -285,6 +285,25 @@ static void a_branch_that_is_not_used_costs_nothing_after_its_scope(void **state
     told_close(context);
 }
 
+/* Wherever it ends: what is left of it is no gradient. */
+static void a_backward_without_memory_loses_the_window(void **state)
+{
+    (void)state;
+    bool is_over = false;
+    for (int64_t n = 0; !is_over; n++) {
+        belay_context *context = told_open();
+        belay_tensor a = told_leaf(context, belay_shape1(2), (const float[]){1, 2});
+        belay_tensor loss = belay_sum(belay_mul(a, a), NULL);
+        bl_memory_fail_at(n);
+        belay_backward(loss);
+        is_over = bl_memory_asked() <= n;
+        bl_memory_fail_at(-1);
+        assert_int_equal(context->window_faulted, belay_n_faults(context) > 0);
+        told_clear();
+        belay_close(context);
+    }
+}
+
 /* Without scopes of its own a loop keeps its temporaries; its records go all the same. */
 static void walked_records_go_from_beneath_unused_ones(void **state)
 {
@@ -335,6 +354,7 @@ int main(void)
         cmocka_unit_test(backward_needs_one_element_and_a_record),
         cmocka_unit_test(recording_off_keeps_nothing),
         cmocka_unit_test(an_op_on_tensors_without_gradient_is_not_recorded),
+        cmocka_unit_test(a_backward_without_memory_loses_the_window),
         cmocka_unit_test(a_branch_that_is_not_used_costs_nothing_after_its_scope),
         cmocka_unit_test(walked_records_go_from_beneath_unused_ones),
         cmocka_unit_test(a_hand_written_loop_counts_its_backwards),
