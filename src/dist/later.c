@@ -152,10 +152,7 @@ static belay_code take_scale(belay_reducer *r)
 static belay_code put_holds(belay_reducer *r)
 {
     TRY(bl_buckets_bring_back(r));
-    TRY(bl_stage_hold(r->context, &r->later.words, &r->later.work));
-    TRY(bl_stage_join(r->context, &r->line));
-    bl_buckets_release(r);
-    return BELAY_OK;
+    return bl_stage_hold(r->context, &r->later.words, &r->later.work);
 }
 
 void bl_later_post(belay_reducer *r, const bl_word *word)
@@ -173,7 +170,11 @@ void bl_later_post(belay_reducer *r, const bl_word *word)
     bl_group_post(r->group, &l->work);
     l->is_on = true;
     r->group->later = r;
-    if (code != BELAY_OK) {
+    if (code == BELAY_OK) /* without memory the host waits for the line itself, which waits for that work */
+        code = bl_stage_join(r->context, &r->line);
+    if (code == BELAY_OK) {
+        bl_buckets_release(r);
+    } else {
         (void)bl_later_settle(r);
         (void)bl_buckets_settle(r);
     }

@@ -366,6 +366,26 @@ static void a_fault_of_the_peer_is_heard_by_the_device_first(void **state)
     }
 }
 
+/* Whatever there is no memory for: where the device cannot be told to wait, the host does, for work that was posted. */
+static void a_window_without_memory_ends(void **state)
+{
+    (void)state;
+    for (int64_t n = 0; n < 24; n++) {
+        rank r;
+        open_rank(&r, -1);
+        back(&r, 0);
+        bl_memory_fail_at(n);
+        belay_optimizer_step(r.sgd);
+        bl_memory_fail_at(-1);
+        assert_int_equal(belay_synchronise(r.context), BELAY_OK);
+        told_clear();
+        step(&r);
+        assert_true(belay_optimizer_is_applied(r.sgd));
+        told_expect("%s", "");
+        told_close(r.context);
+    }
+}
+
 /* Its code is of another build, and 0 in the lower half. */
 static void a_fault_of_the_peer_that_has_no_name_here_is_one(void **state)
 {
@@ -505,6 +525,7 @@ int main(void)
         cmocka_unit_test(the_host_goes_past_a_step_that_the_ranks_have_not_agreed_on),
         cmocka_unit_test(words_go_before_buckets_and_buckets_before_words),
         cmocka_unit_test(a_fault_of_the_peer_is_heard_by_the_device_first),
+        cmocka_unit_test(a_window_without_memory_ends),
         cmocka_unit_test(a_fault_of_the_peer_that_has_no_name_here_is_one),
         cmocka_unit_test(a_fault_that_only_the_device_knows_is_told_to_the_peer),
         cmocka_unit_test(what_the_device_knows_is_in_the_word),
