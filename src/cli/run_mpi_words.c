@@ -265,7 +265,9 @@ belay_code bl_run_mpi_end(bl_run *run, const bl_supervise *s, bl_error *error)
     run->refused = tells && are_all_alike(&run->ends);
     if (run->refused) {
         bl_text_format(&text, "all %d ranks ended alike: exit status %d", run->ends.n, run->ends.status);
-        add_why(&text, &run->ends.rank[run->ends.first]);
+        if (run->ends.rank[run->ends.first].said_status ==
+            run->ends.status) /* of the group, not of what it gave up for */
+            add_why(&text, &run->ends.rank[run->ends.first]);
         bl_run_say("%s\n", bl_text_get(&text));
     } else if (tells) {
         add_headline(&text, run);
