@@ -203,8 +203,7 @@ static bool prepare(belay_reducer *r, const belay_ddp_options *options)
 {
     int64_t n_faults = r->context->n_faults;
     if (!set_options(r, options) || !take_parameters(r) || !bl_stage_line_open(r->context, r->place, &r->line) ||
-        !bl_later_open(r) || !bl_buckets_make(r, r->order) ||
-        !bl_round_open(r->group, &r->round, bl_reducer_join_round, r)) {
+        !bl_later_open(r) || !bl_buckets_make(r, r->order) || !bl_round_open(&r->round)) {
         (void)bl_group_refuse(r->group, BL_CALL_MANIFEST, code_since(r->context, n_faults));
         return false;
     }
@@ -270,6 +269,7 @@ belay_reducer *belay_ddp(belay_module *module, belay_group *group, const belay_d
     *r = (belay_reducer){
         .context = context, .group = group, .module = module, .syncs = true, .place = bl_module_place(module)};
     r->line.stream = BL_STREAM_NONE;
+    r->round = (bl_round){.group = group, .join = bl_reducer_join_round, .await = bl_later_await, .state = r};
     if (!begin(r, options) || !adopt(r)) {
         reducer_fini(r);
         bl_free(r);

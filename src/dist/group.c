@@ -227,17 +227,22 @@ void bl_group_post(belay_group *group, bl_work *work)
     bl_worker_post(group->worker, work);
 }
 
-bool bl_group_wait(belay_group *group, bl_work *work)
+void bl_group_await(belay_group *group, bl_work *work)
 {
     char what[64];
     if (work->plane == BL_PLANE_WORDS && work->kind == BL_WORK_ALL_GATHER)
         bl_word_call(work->mine, what, sizeof what);
     else
         snprintf(what, sizeof what, "%.*s", (int)sizeof what - 1, work->what != NULL ? work->what : "an operation");
-    if (!bl_work_is_over(work)) {
-        bl_worker_at(group->worker, group->context);
-        bl_worker_wait(group->worker, work, what, words_of_site(group, work->site));
-    }
+    if (bl_work_is_over(work))
+        return;
+    bl_worker_at(group->worker, group->context);
+    bl_worker_wait(group->worker, work, what, words_of_site(group, work->site));
+}
+
+bool bl_group_wait(belay_group *group, bl_work *work)
+{
+    bl_group_await(group, work);
     bool has_ended = __atomic_load_n(&work->state, __ATOMIC_ACQUIRE) == BL_WORK_ENDED;
     if (!has_ended)
         bl_group_look(group);
@@ -351,6 +356,16 @@ static void warn_of_recovery(const belay_group *group)
                          "mpirun was started without recovery: when one rank dies, it ends the others");
 }
 
+static void let_go(belay_context *context)
+{
+    for (const bl_member *m = context->members; m != NULL; m = m->next) {
+        const belay_group *group = m->object;
+        if (m->free == bl_group_destroy)
+            for (const bl_round *round = group->rounds; round != NULL; round = round->next)
+                round->await(round->state);
+    }
+}
+
 belay_group *belay_group_open(belay_context *context, const belay_group_options *options)
 {
     static const belay_group_options defaults = {0};
@@ -374,6 +389,7 @@ belay_group *belay_group_open(belay_context *context, const belay_group_options 
         return NULL;
     }
     context->close_groups = bl_groups_end;
+    context->let_go = let_go;
     context->rank = group->place.rank;
     warn_of_recovery(group);
     bl_worker_report(group->worker, "running", context);

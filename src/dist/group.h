@@ -167,6 +167,8 @@ bool bl_group_settle_words(belay_group *group, bl_word *all);
 void bl_group_post(belay_group *group, bl_work *work);
 /* Waits until it has ended or failed.  False when it failed: what for is told by the main thread here, once for the group. */
 BL_MUST_USE bool bl_group_wait(belay_group *group, bl_work *work);
+/* The same, and tells nothing: the next call does. */
+void bl_group_await(belay_group *group, bl_work *work);
 static inline bool bl_work_is_over(const bl_work *work)
 {
     bl_work_state state = __atomic_load_n(&work->state, __ATOMIC_ACQUIRE);

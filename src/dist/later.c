@@ -195,6 +195,24 @@ static bool follow(belay_reducer *r)
     return bl_buckets_settle(r) && r->group->broken == BELAY_OK;
 }
 
+/* First what its words do not wait for. */
+void bl_later_await(void *state)
+{
+    belay_reducer *r = state;
+    for (int64_t k = 0; k < r->plan.n_buckets; k++) {
+        bl_bucket *b = &r->bucket[k];
+        bool is_held_for = b->is_awaited || (b->state == BL_BUCKET_IN_FLIGHT && !b->stage.is_out);
+        if (!is_held_for || bl_work_is_over(&b->work))
+            continue;
+        bl_stage_reach(r->context, &b->work);
+        bl_group_await(r->group, &b->work);
+    }
+    if (r->later.is_on && !bl_work_is_over(&r->later.work)) {
+        bl_stage_reach(r->context, &r->later.work);
+        bl_group_await(r->group, &r->later.work);
+    }
+}
+
 bool bl_later_settle(belay_reducer *r)
 {
     bl_later *l = &r->later;

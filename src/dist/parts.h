@@ -167,6 +167,8 @@ bool bl_later_may(const belay_reducer *r, const belay_optimizer *optimizer);
  * buckets; where that says so, or it fails, the window's gate is closed before.  `word` is this rank's, but for what its
  * device has to tell. */
 void bl_later_post(belay_reducer *r, const bl_word *word);
+/* Before the host waits for the device; takes a reducer. */
+void bl_later_await(void *state);
 /* Waits until the ranks have agreed on the window before, if they have not, and does what then is the host's to do; the
  * verdict is in the reducer.  False in a broken group. */
 bool bl_later_settle(belay_reducer *r);

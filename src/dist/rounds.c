@@ -8,9 +8,10 @@
 #include "dist/parts.h"
 #include "dist/words.h"
 
-bool bl_round_open(belay_group *group, bl_round *round, void (*join)(void *state), void *state)
+bool bl_round_open(bl_round *round)
 {
-    *round = (bl_round){.group = group, .reducer = group->n_rounds_opened++, .join = join, .state = state};
+    belay_group *group = round->group;
+    round->reducer = group->n_rounds_opened++;
     round->mine = bl_alloc(1, sizeof *round->mine);
     round->all = bl_alloc(group->place.size, sizeof *round->all);
     round->next = group->rounds;

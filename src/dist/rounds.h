@@ -20,14 +20,16 @@ typedef struct bl_round {
     int64_t reducer; /* its number in the group, as on all ranks */
     /* Takes part in a round that the ranks have agreed on, in which nothing arrives here. */
     void (*join)(void *state);
+    /* Waits for what its device holds for, by the group's deadline; tells nothing. */
+    void (*await)(void *state);
     void *state;
     bl_word *mine, *all; /* [1], [size] */
     bl_work work;
     struct bl_round *next;
 } bl_round;
 
-/* False without memory: told. */
-BL_MUST_USE bool bl_round_open(belay_group *group, bl_round *round, void (*join)(void *state), void *state);
+/* `group`, `join`, `await` and `state` are given.  False without memory: told. */
+BL_MUST_USE bool bl_round_open(bl_round *round);
 /* Waits for its word. */
 void bl_round_close(bl_round *round);
 

@@ -75,6 +75,7 @@ static void wait_for_copies(belay_context *context, const bl_stage *stage)
 {
     const bl_stream *stream = &context->streams[stage->line->stream];
     bl_device *device = context->places[stage->line->place].device;
+    bl_place_let_go(context);
     (void)device->api->stream_synchronise(device, stream->number, stage->last); /* what is lost has ended too */
 }
 

@@ -386,6 +386,7 @@ bool bl_flight_make_room(belay_context *context, uint64_t serial)
         bl_modes_waits(context, flight->place, "as many launches as the ring holds were in flight");
         bl_device *device = context->places[flight->place].device;
         const bl_stream *stream = &context->streams[flight->stream];
+        bl_place_let_go(context);
         (void)device->api->stream_synchronise(device, stream->number, flight->number); /* a lost one says so next */
     }
     bl_flight_end(context, flight->serial);

@@ -198,6 +198,7 @@ static belay_code put_asynchronous(const bl_call *call, const bl_proof *p)
     bl_flight_begin(call, p);
     if (!context->launch_blocking)
         return BELAY_OK;
+    bl_place_let_go(context);
     code = device->api->stream_synchronise(device, stream, device->api->stream_put(device, stream));
     bl_flight_end(context, p->launch.serial);
     return code;

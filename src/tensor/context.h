@@ -312,6 +312,8 @@ struct belay_context {
 
     /* dist/ sets it: groups are left by all ranks together, while what that meets still counts. */
     void (*close_groups)(belay_context *context);
+    /* dist/ sets it: devices hold for ranks, whose deadline a wait for the device would not know; see bl_place_let_go. */
+    void (*let_go)(belay_context *context);
     bl_member *members;
     bl_grave *first_grave, *last_grave; /* the oldest first */
     int64_t n_graves;

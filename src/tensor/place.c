@@ -213,6 +213,16 @@ static void *take_pending(belay_context *context, int place, int64_t n_bytes, bl
 
 void bl_place_sweep(belay_context *context, int place) { sweep(context, place, INT64_MAX); }
 
+void bl_place_let_go(belay_context *context)
+{
+    void (*let_go)(belay_context *) = context->let_go;
+    if (let_go == NULL)
+        return;
+    context->let_go = NULL; /* it may wait for a device itself */
+    let_go(context);
+    context->let_go = let_go;
+}
+
 void *bl_place_take_behind(belay_context *context, int place, int64_t n_bytes, bl_uses *uses)
 {
     enum { SWEPT_AT_ONCE = 8 };
@@ -226,6 +236,7 @@ void *bl_place_take_behind(belay_context *context, int place, int64_t n_bytes, b
     if (data != NULL || context->n_pending == 0)
         return data;
     bl_modes_waits(context, place, "its memory was in use");
+    bl_place_let_go(context);
     device->api->synchronise(device); /* what is lost has ended too */
     sweep(context, place, INT64_MAX);
     return device->api->take(device, n_bytes);
@@ -244,8 +255,10 @@ void bl_place_give(belay_context *context, bl_storage *storage)
         storage->uses = NULL;
         return;
     }
-    if (!is_idle) /* no memory to remember it by */
+    if (!is_idle) { /* no memory to remember it by */
+        bl_place_let_go(context);
         device->api->synchronise(device);
+    }
     device->api->give(device, storage->data, storage->n_bytes);
     bl_redzone_tell(context, storage->place, false);
 }
@@ -279,6 +292,7 @@ static belay_code await(belay_context *context, int stream, int of, uint64_t num
         code = device->api->stream_wait(device, s->number, other, o->number, number);
     if (code == BELAY_MEM_EXHAUSTED) {
         bl_modes_waits(context, o->place, "another device was to wait for it");
+        bl_place_let_go(context);
         code = other->api->stream_synchronise(other, o->number, number);
     }
     return code;
@@ -347,6 +361,7 @@ belay_code bl_place_wait(belay_context *context, int number, uint64_t upto, cons
     if (device->api->synchronous)
         return BELAY_OK;
     TRY(bl_modes_wait(context, stream->place, why));
+    bl_place_let_go(context);
     belay_code code = device->api->stream_synchronise(device, stream->number, upto);
     bl_clock_join(&context->host_clock, clock);
     context->host_clock.upto[number] =
@@ -511,6 +526,7 @@ belay_code bl_place_fence(belay_context *context, int place, const char *why)
     if (device->api->synchronous)
         return BELAY_OK;
     TRY(bl_modes_wait(context, place, why));
+    bl_place_let_go(context);
     belay_code code = device->api->synchronise(device);
     host_has_waited(context, place);
     bl_place_look(context);
@@ -549,6 +565,7 @@ belay_code bl_place_settle(belay_context *context, const char *why)
             continue;
         if (why != NULL)
             bl_modes_waits(context, place, why);
+        bl_place_let_go(context);
         belay_code code = device->api->synchronise(device);
         host_has_waited(context, place);
         first = first != BELAY_OK ? first : code;

@@ -56,6 +56,10 @@ BL_MUST_USE belay_code bl_place_read(belay_context *context, const bl_slot *slot
 
 /* ---- fences ---------------------------------------------------------------------------------------------------------- */
 
+/* Before the host waits for a device: what that holds for ends, or fails by a deadline of its own.  Every wait of the
+ * host for a device calls it. */
+void bl_place_let_go(belay_context *context);
+
 /* The host waits for all work of a device and learns of its faults, which are told; `why` says what for ("a tensor was
  * read").  place.lost, run.sync_refused. */
 BL_MUST_USE belay_code bl_place_fence(belay_context *context, int place, const char *why);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <belay/belay.h>
 #include <belay/devices.h>
@@ -42,6 +43,7 @@ struct bl_transport {
     operation operation[MOST];
     int n_started[BL_N_PLANES];
     atomic_int n_let[BL_N_PLANES]; /* those with a number below it may end */
+    atomic_bool blocks;            /* no call returns that asks whether words are over */
     atomic_int fails_at;           /* number of an operation of data; -1: none */
     atomic_uint peer_flags;        /* what the peer says more at a window's end */
     atomic_llong peer_code;        /* of its fault */
@@ -135,6 +137,8 @@ static belay_code test(bl_transport *t, int request, bool *is_done, bl_error *er
     if (request >= MOST)
         return BELAY_OK;
     const operation *o = &t->operation[request];
+    while (t->blocks && o->plane == BL_PLANE_WORDS)
+        usleep(1000);
     if (o->plane == BL_PLANE_DATA && o->number == t->fails_at)
         return bl_error_set(error, BELAY_COMM_FAILED, "the cable was cut");
     *is_done = o->number < t->n_let[o->plane];
@@ -477,6 +481,32 @@ static void a_reduction_that_fails_in_flight_is_not_applied(void **state)
     }
 }
 
+/* The device holds for the worker, which never comes back: the group's deadline holds for who waits for the device. */
+static void a_wait_for_the_device_ends_though_the_transport_does_not(void **state)
+{
+    (void)state;
+    if (!RUNS_AHEAD)
+        skip();
+    float before[WEIGHTS], after[WEIGHTS];
+    rank r;
+    open_rank(&r, -1);
+    read_weights(&r, before);
+    r.group->worker->timeout = 100000000;
+    back(&r, 0);
+    fake.blocks = true;
+    belay_optimizer_step(r.sgd);
+    assert_int_equal(belay_synchronise(r.context), BELAY_OK);
+    assert_non_null(strstr(told(), "belay: step 1 was not applied: comm.deadline in its window (run.window_lost)\n"));
+    told_clear();
+    read_weights(&r, after);
+    assert_memory_equal(after, before, sizeof after);
+    assert_int_equal(belay_group_barrier(r.group), BELAY_COMM_DEADLINE);
+    assert_non_null(strstr(told(), "(comm.deadline)\n"));
+    told_clear();
+    fake.blocks = false;
+    assert_int_equal(belay_close(r.context), 5);
+}
+
 static void words_that_do_not_fit_end_it_all(void **state)
 {
     (void)state;
@@ -530,6 +560,7 @@ int main(void)
         cmocka_unit_test(a_fault_that_only_the_device_knows_is_told_to_the_peer),
         cmocka_unit_test(what_the_device_knows_is_in_the_word),
         cmocka_unit_test(a_reduction_that_fails_in_flight_is_not_applied),
+        cmocka_unit_test(a_wait_for_the_device_ends_though_the_transport_does_not),
         cmocka_unit_test(words_that_do_not_fit_end_it_all),
         cmocka_unit_test(a_rank_closes_ahead_of_the_others),
     };
