@@ -335,3 +335,12 @@ void bl_agree_drop(void *state, belay_optimizer *o)
     }
     r->is_agreed = false;
 }
+
+/* The others were told that this rank applies the window, and apply it: its weights are not theirs any more. */
+void bl_agree_spoil(void *state, belay_optimizer *o)
+{
+    const belay_reducer *r = state;
+    bool was_lost = (r->verdict.flags & BL_FLAG_FAULT) != 0;
+    if (has_any(r, o) && !was_lost && belay_group_size(r->group) > 1)
+        (void)bl_group_give_up_by_fault(r->group);
+}

@@ -156,6 +156,7 @@ void bl_reducer_join_round(void *state);
 void bl_agree_hook(void *state, belay_optimizer *optimizer);
 void bl_agree_drop(void *state, belay_optimizer *optimizer);
 void bl_agree_settle(void *state, belay_optimizer *optimizer);
+void bl_agree_spoil(void *state, belay_optimizer *optimizer);
 
 /* ---- later.c */
 

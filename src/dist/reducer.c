@@ -239,7 +239,11 @@ static void end(void *state)
 void bl_reducer_follow(belay_reducer *r)
 {
     r->watch = (bl_grad_watch){.begin = begin, .reach = reach, .start = start, .pass = pass, .end = end, .state = r};
-    r->hook = (bl_commit_hook){.run = bl_agree_hook, .drop = bl_agree_drop, .settle = bl_agree_settle, .state = r};
+    r->hook = (bl_commit_hook){.at = {[BL_COMMIT_RUN] = bl_agree_hook,
+                                      [BL_COMMIT_DROP] = bl_agree_drop,
+                                      [BL_COMMIT_SETTLE] = bl_agree_settle,
+                                      [BL_COMMIT_SPOIL] = bl_agree_spoil},
+                               .state = r};
     bl_grad_watch_add(r->context, &r->watch);
     bl_optim_hook_add(r->context, &r->hook);
 }

@@ -10,13 +10,18 @@
 
 #include "launch/launch.h"
 
-/* Runs at the end of each window of the context, after the last backward and before the update; it may change gradients
- * and close the gate.  The caller's storage, until bl_optim_hook_remove. */
+/* When a hook is called. */
+typedef enum bl_commit_moment {
+    BL_COMMIT_RUN,    /* after the last backward, before the update: it may change gradients and close the gate */
+    BL_COMMIT_DROP,   /* instead, where the window ends without a step */
+    BL_COMMIT_SETTLE, /* the gradients are about to be used before the step, which comes later */
+    BL_COMMIT_SPOIL,  /* behind RUN: the update could not be launched, or not whole; why was told */
+    BL_N_COMMIT_MOMENTS
+} bl_commit_moment;
+
+/* Called at the end of each window of the context.  The caller's storage, until bl_optim_hook_remove. */
 typedef struct bl_commit_hook {
-    void (*run)(void *state, belay_optimizer *optimizer);
-    void (*drop)(void *state, belay_optimizer *optimizer); /* instead, where it ends without a step; NULL: nobody */
-    /* The gradients are about to be used before the step, which comes later; NULL: nobody. */
-    void (*settle)(void *state, belay_optimizer *optimizer);
+    void (*at[BL_N_COMMIT_MOMENTS])(void *state, belay_optimizer *optimizer); /* NULL: nobody */
     void *state;
     struct bl_commit_hook *next;
 } bl_commit_hook;

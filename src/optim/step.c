@@ -31,34 +31,18 @@ void bl_optim_hook_remove(belay_context *context, bl_commit_hook *hook)
         *at = hook->next;
 }
 
-static void run_hooks(belay_optimizer *o)
+/* A hook may remove itself. */
+static void run_hooks(belay_optimizer *o, bl_commit_moment moment)
 {
     for (bl_commit_hook *hook = o->context->commit_hooks; hook != NULL;) {
         bl_commit_hook *next = hook->next;
-        hook->run(hook->state, o);
+        if (hook->at[moment] != NULL)
+            hook->at[moment](hook->state, o);
         hook = next;
     }
 }
 
-void bl_optim_settle(belay_optimizer *o)
-{
-    for (bl_commit_hook *hook = o->context->commit_hooks; hook != NULL;) {
-        bl_commit_hook *next = hook->next;
-        if (hook->settle != NULL)
-            hook->settle(hook->state, o);
-        hook = next;
-    }
-}
-
-static void run_drop_hooks(belay_optimizer *o)
-{
-    for (bl_commit_hook *hook = o->context->commit_hooks; hook != NULL;) {
-        bl_commit_hook *next = hook->next;
-        if (hook->drop != NULL)
-            hook->drop(hook->state, o);
-        hook = next;
-    }
-}
+void bl_optim_settle(belay_optimizer *o) { run_hooks(o, BL_COMMIT_SETTLE); }
 
 /* ---- launches -------------------------------------------------------------------------------------------------------- */
 
@@ -173,12 +157,14 @@ static void gather(const belay_optimizer *o)
         bl_place_gather(o->context, state->storage->place);
 }
 
-/* False when a part could not be launched; no update was when the decision, which is_decided tells, was not. */
-static bool launch(belay_optimizer *o, const bl_optim_scaling *scaling, bool *is_decided)
+/* False when a part could not be launched; no update was when the decision, which is_decided tells, was not.  *is_ready:
+ * nothing was missing before it. */
+static bool launch(belay_optimizer *o, const bl_optim_scaling *scaling, bool *is_ready, bool *is_decided)
 {
     bool is_collected = collect(o);
     bl_optim_advance_find(o);
-    if (!bl_optim_advance_prepare(o) || !is_collected || !run_squares(o))
+    *is_ready = bl_optim_advance_prepare(o) && is_collected && run_squares(o);
+    if (!*is_ready)
         bl_gate_close(bl_window_gate(o->context), BL_GATE_CLOSED);
     gather(o);
     *is_decided = run_prepare(o, scaling);
@@ -303,13 +289,16 @@ void bl_optim_step(belay_optimizer *o, const bl_optim_scaling *scaling)
     bl_optim_hold(o);
     if (was_lost)
         close_lost(context);
-    run_hooks(o);
+    run_hooks(o, BL_COMMIT_RUN);
     belay_scope scope = belay_scope_open(context);
     uint64_t window = context->window;
     belay_code code = context->window_code;
     if (context->device_options.memory != BL_MEMORY_POOL) /* whose damage is of this window */
         (void)bl_place_settle(context, "red zones were looked at, at a window's end");
-    bool is_decided, is_put = launch(o, scaling, &is_decided), is_known = !is_put || is_decided_at_once(o);
+    bool is_ready, is_decided, is_put = launch(o, scaling, &is_ready, &is_decided);
+    bool is_known = !is_put || is_decided_at_once(o);
+    if (!is_ready || !is_put)
+        run_hooks(o, BL_COMMIT_SPOIL);
     bl_advance_forget(context, false);
     bl_place_look(context); /* at the windows before: this one is told at a later call, however fast the device */
     if (is_put)
@@ -330,7 +319,7 @@ void bl_optim_step(belay_optimizer *o, const bl_optim_scaling *scaling)
 
 static void discard(belay_optimizer *o)
 {
-    run_drop_hooks(o);
+    run_hooks(o, BL_COMMIT_DROP);
     uint64_t window = o->context->window;
     belay_code code = o->context->window_code;
     if (code == BELAY_OK) /* else that is why, and was told */

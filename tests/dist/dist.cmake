@@ -81,7 +81,7 @@ belay_ranks(manifest 4 CASE batch ARGS batch)
 belay_ranks(reducer 2)
 belay_ranks(reducer 3)
 belay_ranks(reducer 4)
-foreach(word scale weights less leaves)
+foreach(word scale weights less spoils leaves)
   belay_ranks(reducer 3 CASE ${word} ARGS ${word})
 endforeach()
 

@@ -652,6 +652,35 @@ static void a_rank_that_reduces_less_often_is_named(void **state)
     assert_int_equal(belay_close(j.r.context), 3);
 }
 
+/* Behind the ranks' agreement: the update cannot be launched, for want of what the optimizer computes in. */
+static void take_away(void *state, belay_optimizer *optimizer)
+{
+    (void)state;
+    bl_tensor_drop(optimizer->context, optimizer->partial);
+}
+
+/* The others have applied the window, this rank has not: it does not go on with weights of its own. */
+static void a_rank_that_cannot_apply_what_was_agreed_on_gives_up(void **state)
+{
+    (void)state;
+    job j = open_job();
+    bl_commit_hook hook = {.at = {[BL_COMMIT_RUN] = take_away}};
+    step(&j, 0);
+    if (j.r.rank == 1)
+        bl_optim_hook_add(j.r.context, &hook);
+    step(&j, 1);
+    if (j.r.rank == 1)
+        bl_optim_hook_remove(j.r.context, &hook);
+    step(&j, 2);
+    const char *words =
+        "belay: rank 1 gave up: tensor squares [4] f64 was used after it had died (life.stale) (comm.peer)\n";
+    bool is_named = strstr(told(), words) != NULL;
+    assert_int_equal(is_named, j.r.rank != 1);
+    assert_int_equal(belay_optimizer_n_applied(j.sgd), j.r.rank == 1 ? 1 : 2);
+    assert_false(belay_optimizer_is_applied(j.sgd));
+    assert_int_not_equal(belay_close(j.r.context), 0);
+}
+
 static void a_rank_that_leaves_early_is_named(void **state)
 {
     (void)state;
@@ -694,6 +723,7 @@ int main(int argc, char **argv)
         {"scale", cmocka_unit_test(another_loss_scale_is_named)},
         {"weights", cmocka_unit_test(other_weights_are_named)},
         {"less", cmocka_unit_test(a_rank_that_reduces_less_often_is_named)},
+        {"spoils", cmocka_unit_test(a_rank_that_cannot_apply_what_was_agreed_on_gives_up)},
         {"leaves", cmocka_unit_test(a_rank_that_leaves_early_is_named)},
     };
     for (size_t i = 0; i < sizeof breaks / sizeof breaks[0] && argc > 1; i++)

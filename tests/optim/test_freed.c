@@ -116,7 +116,7 @@ static void a_loss_scale_that_a_hook_frees_inside_of_a_step_by_it_stays(void **s
     belay_tensor leaf = told_leaf(context, belay_shape1(1), &eight);
     belay_optimizer *o = belay_sgd_over(context, &leaf, 1, &(belay_sgd_options){.lr = 1});
     belay_grad_scaler *s = belay_grad_scaler_new(context, NULL);
-    bl_commit_hook hook = {.run = free_scaler, .state = s};
+    bl_commit_hook hook = {.at = {[BL_COMMIT_RUN] = free_scaler}, .state = s};
     bl_optim_hook_add(context, &hook);
     belay_backward(belay_grad_scaler_scale(s, belay_sum(leaf, NULL)));
     int line = __LINE__ + 1;

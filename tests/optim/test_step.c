@@ -369,8 +369,10 @@ static void hooks_run_in_order_before_the_update(void **state)
     belay_context *context = open_cpu();
     belay_tensor p = belay_tensor_requires_grad_set(belay_zeros(context, BELAY_F32, belay_shape1(1)), true);
     belay_optimizer *o = belay_sgd_over(context, &p, 1, &(belay_sgd_options){.lr = 1});
-    bl_commit_hook first = {.run = note_hook, .state = "1"}, second = {.run = double_hook},
-                   third = {.run = note_hook, .state = "3"}, closes = {.run = close_hook};
+    bl_commit_hook first = {.at = {[BL_COMMIT_RUN] = note_hook}, .state = "1"},
+                   second = {.at = {[BL_COMMIT_RUN] = double_hook}},
+                   third = {.at = {[BL_COMMIT_RUN] = note_hook}, .state = "3"},
+                   closes = {.at = {[BL_COMMIT_RUN] = close_hook}};
     bl_optim_hook_add(context, &first);
     bl_optim_hook_add(context, &second);
     bl_optim_hook_add(context, &third);
@@ -409,7 +411,7 @@ static void what_a_hook_frees_loses_the_window_or_stays(void **state)
     belay_module *model = belay_layer_norm_module(context, &(belay_layer_norm_module_options){.width = 3});
     belay_optimizer *o = belay_sgd(model, &(belay_sgd_options){.lr = 1});
     belay_tensor weight = belay_module_find(model, "weight");
-    bl_commit_hook hook = {.run = free_optimizer_hook};
+    bl_commit_hook hook = {.at = {[BL_COMMIT_RUN] = free_optimizer_hook}};
     bl_optim_hook_add(context, &hook);
     give(weight, drawn(context, 3, 1));
     int line = __LINE__ + 1;
@@ -422,7 +424,7 @@ static void what_a_hook_frees_loses_the_window_or_stays(void **state)
              line, when, belay_code_advice(BELAY_CONF_ORDER), line, when, belay_code_advice(BELAY_RUN_WINDOW_LOST));
     assert_words_equal(told, expected);
     told[0] = '\0';
-    hook = (bl_commit_hook){.run = free_module_hook, .state = model};
+    hook = (bl_commit_hook){.at = {[BL_COMMIT_RUN] = free_module_hook}, .state = model};
     int64_t n_applied = belay_optimizer_n_applied(o);
     give(weight, drawn(context, 3, 2));
     belay_optimizer_step(o);
@@ -430,7 +432,7 @@ static void what_a_hook_frees_loses_the_window_or_stays(void **state)
     assert_true(words_have(told, "belay: tensor weight [3] f32 was used after it had died (life.stale)\n"));
     assert_true(words_have(told, "(run.window_lost)\n"));
     assert_int_equal(belay_optimizer_n_applied(o), n_applied);
-    hook = (bl_commit_hook){.run = note_hook, .state = ""};
+    hook = (bl_commit_hook){.at = {[BL_COMMIT_RUN] = note_hook}, .state = ""};
     belay_optimizer_step(o); /* and every step after it */
     assert_int_equal(belay_optimizer_n_applied(o), n_applied);
     belay_optimizer_free(o);
