@@ -39,6 +39,8 @@ void bl_derive_sessions(bl_case *c);
 void bl_derive_ranks(bl_case *c);
 /* How the ranks of a supervised run ended. */
 void bl_derive_run(bl_case *c);
+/* What ranks of a Belay group say of each other; after bl_derive_run. */
+void bl_derive_peers(bl_case *c);
 /* What no other rule explains; after all others. */
 void bl_derive_rest(bl_case *c);
 /* The machine: kernel log joined with the application's faults. */

@@ -98,6 +98,7 @@ static belay_code conclude(bl_explain *e, bl_error *error)
     bl_derive_sessions(&e->c);
     bl_derive_machine(&e->c);
     bl_derive_run(&e->c);
+    bl_derive_peers(&e->c);
     bl_derive_ranks(&e->c);
     bl_derive_rest(&e->c);
     bool has_journals = bl_journals_derive(e->reader.journals, &e->c);
