@@ -62,8 +62,10 @@ static void collect(const bl_case *c, bool differs, remarks *out)
     bl_signal line = differs ? BL_SIGNAL_peerline_differs : BL_SIGNAL_peerline_waited;
     bl_signal code = differs ? BL_SIGNAL_peercode_differs : BL_SIGNAL_peercode_waited;
     bl_signal other = differs ? BL_SIGNAL_peercode_waited : BL_SIGNAL_peercode_differs;
+    int n_looked_at = 0;
     out->n = 0;
-    for (const bl_event *why = bl_events_first(c->events, BL_SIGNAL_peerwhy_told); why != NULL; why = why->next)
+    for (const bl_event *why = bl_events_first(c->events, BL_SIGNAL_peerwhy_told);
+         why != NULL && n_looked_at++ < MOST_REMARKS; why = why->next)
         if (distance(c, code, why) < distance(c, other, why))
             add_remark(out, why);
     for (const bl_event *event = bl_events_first(c->events, line); event != NULL; event = event->next)
