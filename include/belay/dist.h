@@ -94,7 +94,8 @@ typedef struct belay_ddp_options {
  * rank 0.  All ranks call it.  The module's parameters must lie on one device.  A backward over a parameter that wants
  * a gradient only since then is refused (conf.order): make the reducer anew.  Faults: comm.mismatch (with the rank that
  * differs, and in what), those of a group's operations, conf.value, conf.order (a parameter that another reducer has),
- * place.device, mem.exhausted. */
+ * place.device, mem.exhausted.  An optimizer that steps one of these parameters together with some that lie in no
+ * reducer is warned once (comm.outside). */
 BELAY_API belay_reducer *belay_ddp(belay_module *module, belay_group *group, const belay_ddp_options *options);
 BELAY_API bool belay_reducer_is_nil(const belay_reducer *reducer);
 

@@ -204,6 +204,58 @@ static void overflow_outside(const belay_optimizer *o)
     (void)bl_launch_run(&call);
 }
 
+/* ---- what no reducer averages ---------------------------------------------------------------------------------------- */
+
+static bool lies_outside(const belay_optimizer *o, int64_t i)
+{
+    const bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
+    return leaf != NULL && leaf->room == NULL && !belay_tensor_is_nil(leaf->grad);
+}
+
+/* "a.weight, a.bias and 3 others" */
+static void name_outside(const belay_optimizer *o, int64_t n, bl_text *out)
+{
+    int64_t told = 0;
+    for (int64_t i = 0; i < o->n; i++) {
+        if (!lies_outside(o, i))
+            continue;
+        if (told == 4 && n > 5) {
+            bl_text_format(out, " and %" PRId64 " others", n - told);
+            return;
+        }
+        const char *name = belay_tensor_name(o->parameter[i].leaf);
+        bl_text_add(out, told == 0 ? "" : told + 1 == n ? " and " : ", ");
+        if (name[0] != '\0')
+            bl_text_add(out, name);
+        else
+            bl_text_format(out, "number %" PRId64, i);
+        told++;
+    }
+}
+
+/* Each rank steps these by gradients of its own. */
+static void warn_of_outside(belay_reducer *r, const belay_optimizer *o)
+{
+    int64_t n = 0;
+    if (r->told_outside || belay_group_size(r->group) == 1 || r->context->window_faulted)
+        return;
+    for (int64_t i = 0; i < o->n; i++)
+        n += lies_outside(o, i);
+    if (n == 0)
+        return;
+    r->told_outside = true;
+    bl_error error;
+    bl_text names = {0};
+    name_outside(o, n, &names);
+    bl_error_set(&error, BELAY_COMM_OUTSIDE,
+                 "%" PRId64 " of %" PRId64 " parameters of an optimizer lie%s in no reducer: "
+                 "each rank steps %s by its own gradients",
+                 n, o->n, n == 1 ? "s" : "", n == 1 ? "it" : "them");
+    bl_error_fact(&error, "%s: %.200s", n == 1 ? "it is" : "they are", bl_text_get(&names));
+    bl_text_fini(&names);
+    bl_context_raise_error(r->context, &error);
+}
+
 /* ---- the agreement --------------------------------------------------------------------------------------------------- */
 
 static belay_code finish(belay_reducer *r, bl_verdict *v)
@@ -320,8 +372,10 @@ void bl_agree_hook(void *state, belay_optimizer *o)
 {
     belay_reducer *r = state;
     settle(r, o);
-    if (has_any(r, o))
-        r->is_agreed = false;
+    if (!has_any(r, o))
+        return;
+    warn_of_outside(r, o);
+    r->is_agreed = false;
 }
 
 void bl_agree_drop(void *state, belay_optimizer *o)

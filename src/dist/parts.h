@@ -95,6 +95,7 @@ struct belay_reducer {
     bl_bucket *bucket;
     int64_t *next_order; /* for another plan, from the next round on; NULL: none */
     bool has_learned;    /* the order of arrival */
+    bool told_outside;   /* that an optimizer steps what no reducer averages */
 
     /* the walk at work */
     bool is_reached, is_walking;

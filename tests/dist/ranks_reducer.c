@@ -576,9 +576,46 @@ static void an_overflow_outside_of_the_buckets_is_everybodys(void **state)
     belay_optimizer_step(both);
     assert_false(belay_optimizer_is_applied(both));
     assert_int_equal(belay_optimizer_n_overflowed(both), 1);
+    assert_non_null(strstr(told(),
+                           "belay: 1 of 5 parameters of an optimizer lies in no reducer: each rank steps it by its "
+                           "own gradients (comm.outside)\n"));
+    assert_non_null(strstr(told(), "    it is: number 4\n"));
     expect_weights(&j, before, true);
     belay_scope_close(scope);
     belay_close(j.r.context);
+}
+
+/* The reducer averages the first layer alone; the optimizer steps both.  Returns the line of the last step. */
+static int step_both(const job *j, bool reaches_second, int n)
+{
+    int line = 0;
+    for (int i = 0; i < n; i++) {
+        belay_scope scope = belay_scope_open(j->r.context);
+        belay_tensor x = input_of(j, j->r.rank, i);
+        belay_backward(mean_square(belay_forward(reaches_second ? j->model : belay_module_child(j->model, 0), x)));
+        line = __LINE__ + 1;
+        belay_optimizer_step(j->sgd);
+        assert_true(belay_optimizer_is_applied(j->sgd));
+        belay_scope_close(scope);
+    }
+    return line;
+}
+
+static void an_optimizer_of_what_no_reducer_averages_is_warned_once(void **state)
+{
+    (void)state;
+    job j = open_job();
+    belay_reducer_free(j.reducer);
+    j.reducer = belay_ddp(belay_module_child(j.model, 0), j.r.group, NULL);
+    (void)step_both(&j, false, 1); /* without gradients there */
+    told_expect("%s", "");
+    int line = step_both(&j, true, 2);
+    told_expect(
+        "belay: 2 of 4 parameters of an optimizer lie in no reducer: each rank steps them by its own gradients "
+        "(comm.outside)\n    called at: ranks_reducer.c:%d\n    they are: 2.weight and 2.bias\n    when: epoch 0, "
+        "batch 2 (micro-batch 1 of its window), step 1, rank %d\n%s",
+        line, j.r.rank, told_try(BELAY_COMM_OUTSIDE));
+    assert_int_equal(belay_close(j.r.context), 0);
 }
 
 /* ---- what breaks the group --------------------------------------------------------------------------------------------- */
@@ -715,6 +752,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(parameters_that_change_sides_want_another_reducer),
         cmocka_unit_test(an_overflow_on_one_rank_halves_the_scale_on_all),
         cmocka_unit_test(an_overflow_outside_of_the_buckets_is_everybodys),
+        cmocka_unit_test(an_optimizer_of_what_no_reducer_averages_is_warned_once),
     };
     static const struct {
         const char *word;

@@ -439,6 +439,18 @@ static void buckets_of_no_bytes_are_refused(void **state)
     assert_int_not_equal(belay_close(o.context), 0);
 }
 
+/* Nobody else is there to drift apart from. */
+static void one_rank_may_step_what_no_reducer_averages(void **state)
+{
+    (void)state;
+    one o = open_with(&(belay_ddp_options){.first_bucket_bytes = 1 << 20, .bucket_bytes = 1 << 20});
+    belay_reducer_free(o.reducer);
+    assert_false(belay_reducer_is_nil(belay_ddp(belay_module_child(o.model, 0), o.group, NULL)));
+    step(&o, 0);
+    assert_true(belay_optimizer_is_applied(o.sgd));
+    close_one(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -460,6 +472,7 @@ int main(void)
         cmocka_unit_test(a_reducer_without_a_group_is_refused),
         cmocka_unit_test(a_reducer_without_a_module_is_refused),
         cmocka_unit_test(an_operation_over_a_parameter_in_flight_is_refused),
+        cmocka_unit_test(one_rank_may_step_what_no_reducer_averages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
