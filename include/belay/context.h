@@ -72,10 +72,10 @@ typedef struct belay_options {
 BELAY_API belay_context *belay_open(const belay_options *options);
 
 /* Frees everything of the context: tensors, modules, optimizers, loaders.  Gives an exit status: 0 when no fault has
- * come since the last step that was applied, else that of the first one's group, and 6 whenever a device was lost.  From
- * then on handles of tensors and scopes find no context and do nothing; the pointer itself, and those to modules,
- * optimizers, data and runs, must not be used.  Refused (conf.order) inside of a call that uses the context: a forward, a
- * function of the user's, one under guard. */
+ * come since the last step that was applied, else that of the first one's group; 3 where it would be 0 and this rank gave
+ * a group up (belay_group_abort), and 6 whenever a device was lost.  From then on handles of tensors and scopes find no
+ * context and do nothing; the pointer itself, and those to modules, optimizers, data and runs, must not be used.  Refused
+ * (conf.order) inside of a call that uses the context: a forward, a function of the user's, one under guard. */
 BELAY_API int belay_close(belay_context *context);
 
 /* False for a context that could not be opened. */

@@ -6,7 +6,8 @@
  * else is named on all ranks (comm.mismatch).  Reductions of gradients are compared by the group's own thread, so that
  * backward does not wait for it.  One that does not come is named when the deadline is over
  * (comm.deadline); a rank that gave up is named at once (comm.peer).  After each of these the group is broken: what is
- * asked of it then is refused in silence, windows are not applied, and belay_close gives the status of the first of them.
+ * asked of it then is refused in silence, windows are not applied, and belay_close gives the status of the first of them; to
+ * a rank that gave up by itself, that of its first fault, or 3.
  *
  * Nothing here aborts or exits, and nothing waits without end: an operation waits for a rank as long as the group's timeout
  * says, and ten times as long for one that belay_train has save or evaluate; where a call of the transport itself does not
@@ -67,7 +68,8 @@ BELAY_API BELAY_MUST_USE belay_code belay_group_barrier(belay_group *group);
  * number; a rank with more is warned that it leaves them out (comm.uneven). */
 BELAY_API BELAY_MUST_USE belay_code belay_group_agree(belay_group *group, int64_t n, int64_t *agreed);
 
-/* This rank gives up: the others hear `why` (comm.peer) at their next operation, or in the one that they wait in. */
+/* This rank gives up: the others hear `why` (comm.peer) at their next operation, or in the one that they wait in.  Here
+ * nothing is told; belay_close gives the status of this rank's first fault, 3 when it has none. */
 BELAY_API void belay_group_abort(belay_group *group, const char *why);
 
 /* Leaves the group; all ranks call it, after the reducers over it were freed.  The context's close does it otherwise. */

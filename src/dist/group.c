@@ -475,6 +475,7 @@ void bl_group_give_up(belay_group *group, const char *why)
     bl_failure_culprit(&failure, group->place.rank);
     bl_worker_at(group->worker, group->context);
     group->gave_up = true;
+    group->context->gave_up = true;
     bl_worker_fail(group->worker, &failure);
     bl_group_look(group);
 }

@@ -273,6 +273,9 @@ static int close_elsewhere(belay_context *context, uintptr_t site)
     return belay_code_status(!context->is_open ? context->open_code : is_child ? BELAY_PLACE_FORK : BELAY_PLACE_WORKER);
 }
 
+/* The status of a rank that gave its group up and has no fault to tell. */
+enum { GAVE_UP = 3 };
+
 /* A process that cannot use its device again says so, whatever the fault before was. */
 static belay_code last_code(const belay_context *context)
 {
@@ -301,6 +304,7 @@ int belay_close(belay_context *context)
         bl_context_tell_refused(context);
     }
     int status = belay_code_status(context->is_open ? last_code(context) : context->open_code);
+    status = status == 0 && context->gave_up ? GAVE_UP : status;
     free_context(context);
     return status;
 }

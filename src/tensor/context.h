@@ -314,6 +314,7 @@ struct belay_context {
     void (*close_groups)(belay_context *context);
     /* dist/ sets it: devices hold for ranks, whose deadline a wait for the device would not know; see bl_place_let_go. */
     void (*let_go)(belay_context *context);
+    bool gave_up; /* this rank gave up a group by itself: dist/ sets it */
     bl_member *members;
     bl_grave *first_grave, *last_grave; /* the oldest first */
     int64_t n_graves;
