@@ -133,6 +133,29 @@ static void adopt(belay_reducer *r, bool scaled)
     }
 }
 
+/* Each of the numbers below n once; `used` is room for n. */
+static bool is_order(const int64_t *order, int64_t n, uint8_t *used)
+{
+    memset(used, 0, (size_t)n);
+    for (int64_t k = 0; k < n; k++) {
+        if (order[k] < 0 || order[k] >= n || used[order[k]] != 0)
+            return false;
+        used[order[k]] = 1;
+    }
+    return true;
+}
+
+static belay_code refuse_order(const belay_reducer *r)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, BELAY_COMM_FAILED);
+    snprintf(f.what, sizeof f.what,
+             "the order of gradients that came from rank 0 is none of %" PRId64 " parameters: it was damaged", r->n);
+    bl_group_break(r->group, &f, NULL, 0);
+    bl_group_look(r->group);
+    return r->group->broken;
+}
+
 /* All ranks propose the order in which gradients came; the lowest rank's is taken. */
 static belay_code learn_order(belay_reducer *r)
 {
@@ -145,6 +168,8 @@ static belay_code learn_order(belay_reducer *r)
     memcpy(order, r->order, (size_t)r->n * sizeof *order);
     belay_code code =
         bl_group_host_broadcast(r->group, order, r->n * (int64_t)sizeof *order, 0, "the order of gradients");
+    if (code == BELAY_OK && !is_order(order, r->n, r->used))
+        code = refuse_order(r);
     if (code == BELAY_OK) {
         r->next_order = order;
         r->has_learned = true;

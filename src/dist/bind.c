@@ -32,7 +32,8 @@ static bool name_of(const belay_group *group, const char *device, char out[NAME_
 static int shared_with(const bl_word *all, int rank)
 {
     for (int r = 0; r < rank; r++)
-        if (all[rank].value >= 0 && all[r].n_batch == all[rank].n_batch && strcmp(all[r].more, all[rank].more) == 0)
+        if (all[rank].value >= 0 && all[r].n_batch == all[rank].n_batch &&
+            strncmp(all[r].more, all[rank].more, NAME_SIZE) == 0)
             return r;
     return -1;
 }

@@ -185,6 +185,31 @@ belay_code bl_train_ranks_compare(bl_trainer *t)
     return code;
 }
 
+/* ---- what comes from other ranks ------------------------------------------------------------------------------------- */
+
+/* Something that no rank of this build says: the group cannot go on. */
+static belay_code refuse_received(bl_trainer *t, const char *what)
+{
+    bl_report_fault f;
+    bl_report_fault_init(&f, BELAY_COMM_FAILED);
+    snprintf(f.what, sizeof f.what, "%.200s: what came from the ranks was damaged", what);
+    bl_group_break(t->ranks.group, &f, NULL, 0);
+    bl_group_look(t->ranks.group);
+    return t->ranks.group->broken;
+}
+
+/* Sums of numbers of samples, as far as doubles are whole. */
+static belay_code take_count(bl_trainer *t, double sum, const char *of, int64_t *out)
+{
+    char what[120];
+    if (sum >= 0 && sum <= 0x1p53 && sum == (double)(int64_t)sum) {
+        *out = (int64_t)sum;
+        return BELAY_OK;
+    }
+    snprintf(what, sizeof what, "the ranks have %g %s together", bl_text_real(sum), of);
+    return refuse_received(t, what);
+}
+
 /* ---- a pass over the window ----------------------------------------------------------------------------------------- */
 
 belay_code bl_train_ranks_agree(bl_trainer *t, bl_train_figures *figures, bool *is_clean)
@@ -197,14 +222,34 @@ belay_code bl_train_ranks_agree(bl_trainer *t, bl_train_figures *figures, bool *
     uint32_t flags = (*is_clean ? 0 : BL_FLAG_FAULT) | (is_asked ? BL_FLAG_STOP : 0);
     TRY(bl_reducer_agree(t->options.reducer, flags, mine, &r->verdict));
     *is_clean = (r->verdict.flags & BL_FLAG_FAULT) == 0;
-    *figures = (bl_train_figures){.loss = r->verdict.figure[0],
-                                  .n_samples = (int64_t)r->verdict.figure[1],
-                                  .n_right = (int64_t)r->verdict.figure[2]};
-    return BELAY_OK;
+    figures->loss = r->verdict.figure[0];
+    TRY(take_count(t, r->verdict.figure[1], "samples", &figures->n_samples));
+    return take_count(t, r->verdict.figure[2], "right answers", &figures->n_right);
 }
 
 /* A fate and, above it, the code of the fault that made it. */
 enum { FATE_BITS = 8 };
+
+static bool is_fate(int64_t word)
+{
+    int64_t code = word >> FATE_BITS;
+    return (word & ((1 << FATE_BITS) - 1)) <= BL_FATE_OUT &&
+           (code == BELAY_OK || (code == (int64_t)(belay_code)code && bl_error_is_code((belay_code)code)));
+}
+
+static belay_code check_fates(bl_trainer *t)
+{
+    char what[120];
+    for (int64_t i = 0; i < t->ranks.size * t->n_window; i++) {
+        if (is_fate(t->ranks.theirs[i]))
+            continue;
+        snprintf(what, sizeof what,
+                 "rank %" PRId64 " says %" PRId64 " of micro-batch %" PRId64 " of a window, which is no fate",
+                 i / t->n_window, t->ranks.theirs[i], i % t->n_window);
+        return refuse_received(t, what);
+    }
+    return BELAY_OK;
+}
 
 static void count(bl_trainer *t, bl_train_fate before, bl_train_fate now)
 {
@@ -254,6 +299,7 @@ belay_code bl_train_ranks_fates(bl_trainer *t)
         r->mine[k] = r->mine[k] << FATE_BITS | (int64_t)t->fate[k];
     TRY(bl_group_host_all_gather(r->group, r->mine, r->theirs, t->n_window * (int64_t)sizeof *r->mine,
                                  "the fates of a window"));
+    TRY(check_fates(t));
     for (int64_t i = r->size * t->n_window - 1; i >= 0; i--)
         lowest = r->theirs[i] >> FATE_BITS != BELAY_OK ? (int)(i / t->n_window) : lowest;
     for (int64_t k = 0; k < t->n_window; k++)
@@ -290,10 +336,11 @@ belay_code bl_train_ranks_sum(bl_trainer *t, bl_train_figures *figures, int64_t 
         for (int i = 0; i < N; i++)
             sum[i] += all[q * N + i];
     bl_free(all);
-    *figures =
-        (bl_train_figures){.loss = sum[LOSS], .n_samples = (int64_t)sum[SAMPLES], .n_right = (int64_t)sum[RIGHT]};
-    *n_faulted = (int64_t)sum[FAULTED];
-    return code;
+    TRY(code);
+    figures->loss = sum[LOSS];
+    TRY(take_count(t, sum[SAMPLES], "samples", &figures->n_samples));
+    TRY(take_count(t, sum[RIGHT], "right answers", &figures->n_right));
+    return take_count(t, sum[FAULTED], "batches with a fault", n_faulted);
 }
 
 /* ---- the end -------------------------------------------------------------------------------------------------------- */

@@ -354,6 +354,21 @@ static void a_global_rank_as_a_device_is_refused(void **state)
                         "Give belay_group_bind the kind of device alone: each rank then takes that of its local rank.");
 }
 
+/* As it came: the name without an end, and behind it hosts that differ. */
+static void a_name_without_an_end_is_compared_as_far_as_it_goes(void **state)
+{
+    (void)state;
+    bl_word all[SIZE];
+    bl_report_fault fault;
+    for (int r = 0; r < SIZE; r++)
+        take(all, r, "sim", r % 2 == 0 ? "sim:0" : "sim:1");
+    memset(all[0].more, 'x', 16);
+    memset(all[1].more, 'x', 16);
+    all[0].more[16] = 'y';
+    assert_int_equal(bl_bind_check(all, SIZE, &fault), BELAY_PLACE_SHARED);
+    assert_string_equal(fault.what, "ranks 0 and 1 are both on device xxxxxxxxxxxxxxx of node0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +388,7 @@ int main(void)
         cmocka_unit_test_setup(a_peer_that_tells_of_another_is_not, start),
         cmocka_unit_test(one_number_on_two_hosts_is_two_devices),
         cmocka_unit_test(a_global_rank_as_a_device_is_refused),
+        cmocka_unit_test(a_name_without_an_end_is_compared_as_far_as_it_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

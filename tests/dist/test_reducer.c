@@ -4,12 +4,14 @@
 
 #include <belay/belay.h>
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/attributes.h"
 #include "base/memory.h"
 #include "dist/parts.h"
+#include "train/trainer.h"
 
 enum { IN = 3, OUT = 2, ROWS = 4 };
 
@@ -451,6 +453,82 @@ static void one_rank_may_step_what_no_reducer_averages(void **state)
     close_one(&o);
 }
 
+/* ---- what other ranks send ------------------------------------------------------------------------------------------- */
+
+static void an_order_that_is_none_breaks_the_group(void **state)
+{
+    (void)state;
+    static const int64_t wrong[] = {2, -1, 4, INT64_MAX}; /* the first is there twice */
+    const char *when = "    when: epoch 0, batch 1 (micro-batch 1 of its window), step 0, rank 0\n";
+    for (int i = 0; i < BL_COUNT(wrong); i++) {
+        one o = open_one();
+        belay_scope scope = belay_scope_open(o.context);
+        belay_backward(loss_of(&o, 0));
+        o.reducer->order[0] = wrong[i]; /* what rank 0 sends */
+        int line = __LINE__ + 1;
+        belay_optimizer_step(o.sgd);
+        told_expect("belay: the order of gradients that came from rank 0 is none of 4 parameters: it was damaged "
+                    "(comm.failed)\n    called at: test_reducer.c:%d\n%s%s"
+                    "belay: step 0 was not applied: comm.failed in its window (run.window_lost)\n"
+                    "    called at: test_reducer.c:%d\n%s%s",
+                    line, when, told_try(BELAY_COMM_FAILED), line, when, "    try: See the fault named before.\n");
+        assert_false(belay_optimizer_is_applied(o.sgd));
+        assert_null(o.reducer->next_order);
+        belay_scope_close(scope);
+        assert_int_equal(belay_close(o.context), 4);
+    }
+}
+
+static void expect_damaged(one *o, const char *what)
+{
+    told_expect("belay: %s: what came from the ranks was damaged (comm.failed)\n    called at: here\n" TOLD_START "%s",
+                what, told_try(BELAY_COMM_FAILED));
+    assert_int_equal(o->group->broken, BELAY_COMM_FAILED);
+    assert_int_equal(belay_close(o->context), 4);
+}
+
+static void a_fate_that_is_none_breaks_the_group(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t code;
+        int fate;
+    } wrong[] = {{0, 3}, {1, 2}, {-BELAY_NUM_CAST, 2}, {INT64_C(1) << 32 | BELAY_NUM_CAST, 2}};
+    for (int i = 0; i < BL_COUNT(wrong); i++) {
+        one o = open_one();
+        char words[120];
+        int64_t mine[2] = {0, wrong[i].code}, theirs[2];
+        bl_train_fate agreed[2] = {BL_FATE_GOOD}, fate[2] = {BL_FATE_GOOD, (bl_train_fate)wrong[i].fate};
+        bl_trainer t = {.context = o.context, .fate = fate, .n_window = 2};
+        t.ranks = (bl_train_ranks){.group = o.group, .size = 1, .agreed = agreed, .mine = mine, .theirs = theirs};
+        snprintf(words, sizeof words, "rank 0 says %" PRId64 " of micro-batch 1 of a window, which is no fate",
+                 (wrong[i].code * 256 + wrong[i].fate));
+        belay_site_push(o.context, "here");
+        assert_int_equal(bl_train_ranks_fates(&t), BELAY_COMM_FAILED);
+        expect_damaged(&o, words);
+    }
+}
+
+static void figures_that_count_nothing_break_the_group(void **state)
+{
+    (void)state;
+    one o = open_one();
+    bool is_clean = true;
+    bl_trainer t = {.context = o.context, .options.reducer = o.reducer};
+    t.ranks = (bl_train_ranks){.group = o.group, .size = 1};
+    bl_train_figures figures = {.loss = 1, .n_samples = 8, .n_right = INT64_MAX};
+    belay_site_push(o.context, "here");
+    assert_int_equal(bl_train_ranks_agree(&t, &figures, &is_clean), BELAY_COMM_FAILED);
+    expect_damaged(&o, "the ranks have 9.22337e+18 right answers together");
+    o = open_one();
+    int64_t n_faulted = 0;
+    t.ranks.group = o.group;
+    figures = (bl_train_figures){.loss = 1, .n_samples = -8};
+    belay_site_push(o.context, "here");
+    assert_int_equal(bl_train_ranks_sum(&t, &figures, &n_faulted), BELAY_COMM_FAILED);
+    expect_damaged(&o, "the ranks have -8 samples together");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,6 +551,9 @@ int main(void)
         cmocka_unit_test(a_reducer_without_a_module_is_refused),
         cmocka_unit_test(an_operation_over_a_parameter_in_flight_is_refused),
         cmocka_unit_test(one_rank_may_step_what_no_reducer_averages),
+        cmocka_unit_test(an_order_that_is_none_breaks_the_group),
+        cmocka_unit_test(a_fate_that_is_none_breaks_the_group),
+        cmocka_unit_test(figures_that_count_nothing_break_the_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
