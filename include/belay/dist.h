@@ -65,7 +65,7 @@ BELAY_API BELAY_MUST_USE belay_code belay_group_all_gather(belay_group *group, b
 BELAY_API BELAY_MUST_USE belay_code belay_group_barrier(belay_group *group);
 
 /* The least of what the ranks give, for loops whose inputs are uneven: how many batches all of them have.  *agreed is that
- * number; a rank with more is warned that it leaves them out (comm.uneven). */
+ * number; a rank with more is warned that it leaves them out (comm.uneven).  A NULL `agreed` is conf.missing. */
 BELAY_API BELAY_MUST_USE belay_code belay_group_agree(belay_group *group, int64_t n, int64_t *agreed);
 
 /* This rank gives up: the others hear `why` (comm.peer) at their next operation, or in the one that they wait in.  Here

@@ -288,9 +288,14 @@ static void warn_of_more(belay_group *group, int64_t n, int64_t least, int rank)
 belay_code belay_group_agree(belay_group *group, int64_t n, int64_t *agreed)
 {
     BL_ENTER(group != NULL ? group->context : NULL);
-    *agreed = 0;
+    if (agreed != NULL)
+        *agreed = 0;
     if (!bl_group_use(group))
         return bl_group_code(group);
+    if (agreed == NULL)
+        return bl_group_refuse(group, BL_CALL_AGREE,
+                               bl_context_raise(group->context, BELAY_CONF_MISSING,
+                                                "ranks agree on a number of batches, and its place is NULL"));
     if (n < 0)
         return bl_group_refuse(
             group, BL_CALL_AGREE,

@@ -111,6 +111,7 @@ static void nothing_is_said_of_a_group_that_is_nil(void **state)
     assert_int_equal(belay_group_barrier(NULL), BELAY_CONF_MISSING);
     assert_int_equal(belay_group_agree(NULL, 3, &n), BELAY_CONF_MISSING);
     assert_int_equal(n, 0);
+    assert_int_equal(belay_group_agree(NULL, 3, NULL), BELAY_CONF_MISSING);
     belay_group_abort(NULL, "x");
     belay_group_close(NULL);
     told_close(context);
@@ -263,6 +264,8 @@ static void tensors_that_cannot_be_moved_are_refused_and_the_group_goes_on(void 
     int64_t n;
     assert_int_equal(belay_group_agree(group, -1, &n), BELAY_CONF_VALUE);
     expect(BELAY_CONF_VALUE, "ranks agree on numbers of batches, not -1", "");
+    assert_int_equal(belay_group_agree(group, 1, NULL), BELAY_CONF_MISSING);
+    expect(BELAY_CONF_MISSING, "ranks agree on a number of batches, and its place is NULL", "");
     assert_int_equal(belay_group_barrier(group), BELAY_OK);
     belay_faults_clear(context);
     assert_int_equal(belay_close(context), 0);
