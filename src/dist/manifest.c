@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "dist/beat.h"
 #include "dist/calls.h"
 #include "dist/parts.h"
 #include "dist/vote.h"
@@ -151,7 +152,7 @@ static void name_item(const char *a, const char *b, char *out, size_t size)
 static void tell(manifest *m, char (*all)[ITEM])
 {
     belay_group *group = m->r->group;
-    int size = belay_group_size(group), culprits[8], n = 0;
+    int size = belay_group_size(group), culprits[BL_MAX_CULPRITS], n = 0;
     bl_report_fault f;
     bl_text names = {0}, others = {0};
     char about[48];
@@ -174,7 +175,7 @@ static void tell(manifest *m, char (*all)[ITEM])
                          all[vote.reference][0] != '\0' ? all[vote.reference] : "nothing there");
     bl_text_fini(&names);
     bl_text_fini(&others);
-    for (int q = 0; q < size && n < 8 && !vote.is_tie; q++)
+    for (int q = 0; q < size && n < BL_MAX_CULPRITS && !vote.is_tie; q++)
         if (m->value[q] != m->value[vote.reference])
             culprits[n++] = q;
     bl_group_break(group, &f, culprits, n);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "dist/beat.h"
 #include "dist/group.h"
 
 static int count(const void *of, int size, int as, bl_vote_same same)
@@ -66,7 +67,7 @@ static int list_culprits(const uint64_t *value, int size, bl_vote vote, int culp
 
 belay_code bl_vote_break(belay_group *group, const uint64_t *value, bl_vote vote, const bl_vote_words *words)
 {
-    int size = group->place.size, culprits[8];
+    int size = group->place.size, culprits[BL_MAX_CULPRITS];
     bl_report_fault f;
     bl_text odd = {0}, rest = {0};
     bl_report_fault_init(&f, BELAY_COMM_MISMATCH);
