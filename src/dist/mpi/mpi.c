@@ -210,6 +210,23 @@ static belay_code find_place(bl_transport *t, bl_error *error)
     return BELAY_OK;
 }
 
+static belay_code join_world(bl_transport *t, bl_error *error)
+{
+    const char *wanted = getenv("BELAY_MPI_PIECE"); /* for tests: the same on all ranks */
+    if (wanted != NULL && atoll(wanted) > 0)
+        piece = bl_min_i64(atoll(wanted), INT64_C(1) << 30);
+    TRY(start_or_join(t, error));
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int c = 0; c < N_COMMUNICATORS; c++) {
+        TRY(fail(MPI_Comm_dup(MPI_COMM_WORLD, &t->comm[c]), "MPI_Comm_dup", error));
+        MPI_Comm_set_errhandler(t->comm[c], MPI_ERRORS_RETURN);
+    }
+    TRY(fail(make_ops(), "MPI_Op_create", error));
+    TRY(find_place(t, error));
+    t->is_open = true;
+    return BELAY_OK;
+}
+
 static belay_code open_mpi(bl_transport **out, bl_transport_place *place, bl_error *error)
 {
     bl_transport *t = &the;
@@ -220,18 +237,10 @@ static belay_code open_mpi(bl_transport **out, bl_transport_place *place, bl_err
         return BELAY_COMM_FAILED;
     }
     if (!t->is_open) {
-        const char *wanted = getenv("BELAY_MPI_PIECE"); /* for tests: the same on all ranks */
-        if (wanted != NULL && atoll(wanted) > 0)
-            piece = bl_min_i64(atoll(wanted), INT64_C(1) << 30);
-        TRY(start_or_join(t, error));
-        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-        for (int c = 0; c < N_COMMUNICATORS; c++) {
-            TRY(fail(MPI_Comm_dup(MPI_COMM_WORLD, &t->comm[c]), "MPI_Comm_dup", error));
-            MPI_Comm_set_errhandler(t->comm[c], MPI_ERRORS_RETURN);
-        }
-        TRY(fail(make_ops(), "MPI_Op_create", error));
-        TRY(find_place(t, error));
-        t->is_open = true;
+        belay_code code = join_world(t, error);
+        t->is_spoiled = code != BELAY_OK && t->is_ours; /* MPI was started, and for a thread that will have ended */
+        if (code != BELAY_OK)
+            return code;
     }
     *place = t->place;
     *out = t;
