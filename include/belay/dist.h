@@ -108,7 +108,9 @@ BELAY_API belay_tensor belay_ddp_forward(belay_reducer *reducer, belay_tensor x)
  * rank; the first backward that averages again takes all of it along. */
 BELAY_API bool belay_ddp_sync_set(belay_reducer *reducer, bool syncs);
 
-/* Questions.  Buckets, and which of them a parameter of the module lies in; backwards that were averaged. */
+/* Questions.  Buckets, and which of them a parameter of the module lies in; how often gradients were averaged: at each
+ * backward that averages, and once more at a step that none came before since the last one, as that of a second optimizer
+ * over the same reducer (of what is the same on all ranks already). */
 BELAY_API int64_t belay_reducer_n_buckets(const belay_reducer *reducer);
 BELAY_API int64_t belay_reducer_bucket_of(const belay_reducer *reducer, int64_t parameter);
 BELAY_API int64_t belay_reducer_n_reduced(const belay_reducer *reducer);

@@ -441,6 +441,25 @@ static void buckets_of_no_bytes_are_refused(void **state)
     assert_int_not_equal(belay_close(o.context), 0);
 }
 
+/* A second optimizer finds no backward since the first one's step. */
+static void a_step_without_a_backward_averages_once_more(void **state)
+{
+    (void)state;
+    one o = open_one();
+    belay_optimizer *second = belay_sgd(o.model, &(belay_sgd_options){.lr = 0.1});
+    for (int i = 0; i < 3; i++) {
+        belay_scope scope = belay_scope_open(o.context);
+        belay_backward(loss_of(&o, (float)i));
+        assert_int_equal(belay_reducer_n_reduced(o.reducer), 2 * i + 1);
+        belay_optimizer_step(o.sgd);
+        assert_int_equal(belay_reducer_n_reduced(o.reducer), 2 * i + 1);
+        belay_optimizer_step(second);
+        assert_int_equal(belay_reducer_n_reduced(o.reducer), 2 * i + 2);
+        belay_scope_close(scope);
+    }
+    close_one(&o);
+}
+
 /* Nobody else is there to drift apart from. */
 static void one_rank_may_step_what_no_reducer_averages(void **state)
 {
@@ -550,6 +569,7 @@ int main(void)
         cmocka_unit_test(a_reducer_without_a_group_is_refused),
         cmocka_unit_test(a_reducer_without_a_module_is_refused),
         cmocka_unit_test(an_operation_over_a_parameter_in_flight_is_refused),
+        cmocka_unit_test(a_step_without_a_backward_averages_once_more),
         cmocka_unit_test(one_rank_may_step_what_no_reducer_averages),
         cmocka_unit_test(an_order_that_is_none_breaks_the_group),
         cmocka_unit_test(a_fate_that_is_none_breaks_the_group),
