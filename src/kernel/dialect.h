@@ -36,10 +36,13 @@
         __threadfence_system();                                                                                        \
         *(volatile uint32_t *)(word) = (value);                                                                        \
     } while (0)
+/* A word that the host may write meanwhile. */
+#define BL_OBSERVE(word) (*(const volatile uint32_t *)(word))
 #else
 #define BL_FN                   static inline __attribute__((always_inline, unused))
 #define BL_RESTRICT             restrict
 #define BL_PUBLISH(word, value) __atomic_store_n((word), (value), __ATOMIC_RELEASE)
+#define BL_OBSERVE(word)        __atomic_load_n((word), __ATOMIC_ACQUIRE)
 #endif
 
 #ifdef BELAY_SMALL

@@ -74,7 +74,7 @@ BL_FN void BL_(optim_prepare)(const bl_launch *l, int64_t row, bl_bad *bad)
     if ((float)scale - (float)scale != 0 || (float)rate - (float)rate != 0)
         norm = INFINITY;
     bool finite = norm - norm == 0;
-    bool faulted = window->gate != 0;
+    bool faulted = BL_OBSERVE(&window->gate) != 0;
     if (scaler != 0 && !faulted)
         BL_(scaler_mark)(scaler, window, sum - sum != 0, finite, l->params.i[2] != 0);
     state[4] = norm;
