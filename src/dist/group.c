@@ -166,9 +166,8 @@ bl_word bl_group_word_at(belay_group *group, bl_call_kind kind, uintptr_t site)
     return word;
 }
 
-void bl_group_exchange_work(belay_group *group, bl_word *mine, bl_word *all, bl_work *work)
+void bl_group_exchange_work(bl_word *mine, bl_word *all, bl_work *work)
 {
-    (void)group;
     work->kind = BL_WORK_ALL_GATHER;
     work->plane = BL_PLANE_WORDS;
     work->mine = mine;
@@ -195,7 +194,7 @@ belay_code bl_group_exchange(belay_group *group, const bl_word *mine)
         *group->mine = *mine;
         group->mine->number = group->n_calls;
         group->mine->hash = group->hash;
-        bl_group_exchange_work(group, group->mine, group->all, &work);
+        bl_group_exchange_work(group->mine, group->all, &work);
         bl_group_post(group, &work);
         if (!bl_group_wait(group, &work))
             return group->broken;

@@ -159,7 +159,7 @@ BL_MUST_USE belay_code bl_group_exchange(belay_group *group, const bl_word *mine
 /* The same as a work, for whoever may not wait: fill in `begin`, `end`; `all` is group-sized room for words.  Then
  * bl_group_settle_words is for `end` (any thread): who follows whom, and whether the rest fits together; where it does not
  * the group is broken, and the main thread tells. */
-void bl_group_exchange_work(belay_group *group, bl_word *mine, bl_word *all, bl_work *work);
+void bl_group_exchange_work(bl_word *mine, bl_word *all, bl_work *work);
 bool bl_group_settle_words(belay_group *group, bl_word *all);
 
 /* Posts a work; folds it into the group's hash when it is of the plane of data.  In a broken group it has failed when this

@@ -13,7 +13,7 @@ void bl_hand_work(bl_hand *hand, bl_group_worker *worker, uint64_t *number);
 /* After the worker has closed.  `whole`: the transport of a group that did not fail, which may be finished one day.
  * `lost`: it has not closed, and may never, for the reason in these words; nobody waits for the thread any more. */
 void bl_hand_leave(bl_hand *hand, bl_transport *whole, const char *lost);
-/* worker.c: all that a group's thread does, from opening the transport to letting go of it. */
+/* worker_run.c: all that a group's thread does, from opening the transport to letting go of it. */
 void bl_worker_run(bl_group_worker *worker);
 
 #endif

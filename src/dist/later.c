@@ -161,7 +161,7 @@ void bl_later_post(belay_reducer *r, const bl_word *word)
     *l->mine = *word;
     l->gate = bl_window_gate(r->context);
     l->work = (bl_work){.begin = begin, .end = end, .state_of = l, .site = r->context->site};
-    bl_group_exchange_work(r->group, l->mine, l->all, &l->work);
+    bl_group_exchange_work(l->mine, l->all, &l->work);
     belay_code code = take_scale(r);
     bl_stage_behind(r->context, r->place, &l->work);
     code = code != BELAY_OK ? code : put_holds(r);

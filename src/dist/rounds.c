@@ -58,7 +58,7 @@ static void post(bl_round *round, uintptr_t site, const char *what)
     snprintf(word.more, sizeof word.more, "%s", what);
     *round->mine = word;
     round->work = (bl_work){.site = site, .end = end, .state_of = round};
-    bl_group_exchange_work(group, round->mine, round->all, &round->work);
+    bl_group_exchange_work(round->mine, round->all, &round->work);
     bl_group_post(group, &round->work);
 }
 
