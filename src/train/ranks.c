@@ -296,7 +296,7 @@ belay_code bl_train_ranks_fates(bl_trainer *t)
     if (is_alone(t))
         return BELAY_OK;
     for (int64_t k = 0; k < t->n_window; k++)
-        r->mine[k] = r->mine[k] << FATE_BITS | (int64_t)t->fate[k];
+        r->mine[k] = r->mine[k] * (1 << FATE_BITS) + (int64_t)t->fate[k];
     TRY(bl_group_host_all_gather(r->group, r->mine, r->theirs, t->n_window * (int64_t)sizeof *r->mine,
                                  "the fates of a window"));
     TRY(check_fates(t));
