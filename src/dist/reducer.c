@@ -48,6 +48,15 @@ static void end_round(belay_reducer *r)
     launch_ready(r);
 }
 
+/* What comes next waits for words: devices that go on at the host's calls only get to where the buckets may begin, since
+ * others may wait for those. */
+static void reach_buckets(const belay_reducer *r)
+{
+    for (int64_t k = 0; k < r->plan.n_buckets; k++)
+        if (r->bucket[k].state == BL_BUCKET_IN_FLIGHT)
+            bl_stage_reach(r->context, &r->bucket[k].work);
+}
+
 void bl_reducer_join_round(void *state)
 {
     belay_reducer *r = state;
@@ -59,6 +68,7 @@ void bl_reducer_join_round(void *state)
     r->walk_site = r->context->site;
     begin_round(r);
     end_round(r);
+    reach_buckets(r);
 }
 
 /* "4.weight and 3 others": what is averaged, to tell reducers apart. */
@@ -87,6 +97,7 @@ void bl_reducer_run_round(belay_reducer *r)
     announce(r);
     begin_round(r);
     end_round(r);
+    reach_buckets(r);
 }
 
 /* ---- the walk -------------------------------------------------------------------------------------------------------- */
