@@ -18,6 +18,7 @@
 #include "dist/calls.h"
 #include "dist/parts.h"
 #include "dist/same.h"
+#include "dist/words.h"
 #include "tensor/window.h"
 
 /* ---- what this rank says --------------------------------------------------------------------------------------------- */
@@ -184,14 +185,19 @@ static void close_gate(const belay_reducer *r)
         bl_window_fault(r->context, r->context->window, bl_same_code(r->group->all, belay_group_size(r->group)));
 }
 
+/* It has a gradient, in no bucket. */
+static bool lies_outside(const belay_optimizer *o, int64_t i)
+{
+    const bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
+    return leaf != NULL && leaf->room == NULL && !belay_tensor_is_nil(leaf->grad);
+}
+
 /* Gradients that lie in no bucket are not the same on all ranks: when those of any overflowed, all ranks' do. */
 static belay_tensor first_outside(const belay_optimizer *o)
 {
-    for (int64_t i = 0; i < o->n; i++) {
-        const bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
-        if (leaf != NULL && leaf->room == NULL && !belay_tensor_is_nil(leaf->grad))
-            return leaf->grad;
-    }
+    for (int64_t i = 0; i < o->n; i++)
+        if (lies_outside(o, i))
+            return bl_slot_get(o->context, o->parameter[i].leaf)->grad;
     return (belay_tensor){0};
 }
 
@@ -201,7 +207,7 @@ static bool overflows_outside(const belay_optimizer *o)
     for (int64_t i = 0; i < o->n; i++) {
         const bl_optim_parameter *p = &o->parameter[i];
         const bl_slot *leaf = bl_slot_get(o->context, p->leaf), *sums = bl_slot_get(o->context, p->partial);
-        if (leaf == NULL || sums == NULL || leaf->room != NULL || belay_tensor_is_nil(leaf->grad))
+        if (sums == NULL || !lies_outside(o, i))
             continue;
         belay_shape flat = belay_shape1(bl_slot_elements(leaf));
         int64_t n = bl_slot_elements(sums);
@@ -231,30 +237,16 @@ static void overflow_outside(const belay_optimizer *o)
 
 /* ---- what no reducer averages ---------------------------------------------------------------------------------------- */
 
-static bool lies_outside(const belay_optimizer *o, int64_t i)
-{
-    const bl_slot *leaf = bl_slot_get(o->context, o->parameter[i].leaf);
-    return leaf != NULL && leaf->room == NULL && !belay_tensor_is_nil(leaf->grad);
-}
-
-/* "a.weight, a.bias and 3 others" */
 static void name_outside(const belay_optimizer *o, int64_t n, bl_text *out)
 {
-    int64_t told = 0;
-    for (int64_t i = 0; i < o->n; i++) {
-        if (!lies_outside(o, i))
-            continue;
-        if (told == 4 && n > 5) {
-            bl_text_format(out, " and %" PRId64 " others", n - told);
-            return;
-        }
+    int64_t n_told = 0;
+    bool goes_on = true;
+    for (int64_t i = 0; i < o->n && goes_on; i++) {
+        char number[32];
         const char *name = belay_tensor_name(o->parameter[i].leaf);
-        bl_text_add(out, told == 0 ? "" : told + 1 == n ? " and " : ", ");
-        if (name[0] != '\0')
-            bl_text_add(out, name);
-        else
-            bl_text_format(out, "number %" PRId64, i);
-        told++;
+        snprintf(number, sizeof number, "number %" PRId64, i);
+        if (lies_outside(o, i))
+            goes_on = bl_words_name(out, n_told++, n, name[0] != '\0' ? name : number);
     }
 }
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reducers: made, freed, asked. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "dist/calls.h"
 #include "dist/parts.h"
+#include "dist/words.h"
 #include "nn/module.h"
 
 #ifdef BELAY_SMALL
@@ -191,6 +193,21 @@ static void destroy(void *object)
     bl_context_bury(r->context, &r->grave, shell_free);
 }
 
+static void describe(const belay_reducer *r, char *out, size_t size)
+{
+    snprintf(out, size, "%.40s",
+             r->n > 0 ? belay_module_parameter_name(r->module, r->parameter[0].room.number) : "nothing");
+    if (r->n > 1)
+        bl_words_add(out, size, " and %" PRId64 " other%s", r->n - 1, r->n == 2 ? "" : "s");
+}
+
+static bool open_round(belay_reducer *r)
+{
+    r->round = (bl_round){.group = r->group, .join = bl_reducer_join_round, .await = bl_later_await, .state = r};
+    describe(r, r->round.what, sizeof r->round.what);
+    return bl_round_open(&r->round);
+}
+
 /* Of the first fault that was told since there were `n_faults`. */
 static belay_code code_since(const belay_context *context, int64_t n_faults)
 {
@@ -203,7 +220,7 @@ static bool prepare(belay_reducer *r, const belay_ddp_options *options)
 {
     int64_t n_faults = r->context->n_faults;
     if (!set_options(r, options) || !take_parameters(r) || !bl_stage_line_open(r->context, r->place, &r->line) ||
-        !bl_later_open(r) || !bl_buckets_make(r, r->order) || !bl_round_open(&r->round)) {
+        !bl_later_open(r) || !bl_buckets_make(r, r->order) || !open_round(r)) {
         (void)bl_group_refuse(r->group, BL_CALL_MANIFEST, code_since(r->context, n_faults));
         return false;
     }
@@ -269,7 +286,6 @@ belay_reducer *belay_ddp(belay_module *module, belay_group *group, const belay_d
     *r = (belay_reducer){
         .context = context, .group = group, .module = module, .syncs = true, .place = bl_module_place(module)};
     r->line.stream = BL_STREAM_NONE;
-    r->round = (bl_round){.group = group, .join = bl_reducer_join_round, .await = bl_later_await, .state = r};
     if (!begin(r, options) || !adopt(r)) {
         reducer_fini(r);
         bl_free(r);

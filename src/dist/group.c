@@ -229,12 +229,12 @@ void bl_group_post(belay_group *group, bl_work *work)
 void bl_group_await(belay_group *group, bl_work *work)
 {
     char what[64];
+    if (bl_work_is_over(work))
+        return;
     if (work->plane == BL_PLANE_WORDS && work->kind == BL_WORK_ALL_GATHER)
         bl_word_call(work->mine, what, sizeof what);
     else
         snprintf(what, sizeof what, "%.*s", (int)sizeof what - 1, work->what != NULL ? work->what : "an operation");
-    if (bl_work_is_over(work))
-        return;
     bl_worker_at(group->worker, group->context);
     bl_worker_wait(group->worker, work, what, words_of_site(group, work->site));
 }

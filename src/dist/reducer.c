@@ -9,6 +9,11 @@
 #include "dist/parts.h"
 #include "dist/words.h"
 
+static const char *name_of(const belay_reducer *r, int64_t i)
+{
+    return belay_module_parameter_name(r->module, r->parameter[i].room.number);
+}
+
 /* ---- rounds ---------------------------------------------------------------------------------------------------------- */
 
 /* Another order is taken over between rounds, when nothing is in flight; all ranks come here at the same round. */
@@ -71,24 +76,11 @@ void bl_reducer_join_round(void *state)
     reach_buckets(r);
 }
 
-/* "4.weight and 3 others": what is averaged, to tell reducers apart. */
-static void describe(const belay_reducer *r, char *out, size_t size)
-{
-    if (r->n == 0)
-        snprintf(out, size, "nothing");
-    else
-        snprintf(out, size, "%.40s", belay_module_parameter_name(r->module, r->parameter[0].room.number));
-    if (r->n > 1)
-        bl_words_add(out, size, " and %" PRId64 " other%s", r->n - 1, r->n == 2 ? "" : "s");
-}
-
 /* Says to the others that it averages; buckets of the round before are over. */
 static void announce(belay_reducer *r)
 {
-    char what[80];
     (void)bl_buckets_settle(r);
-    describe(r, what, sizeof what);
-    bl_round_begin(&r->round, r->walk_site, what);
+    bl_round_begin(&r->round, r->walk_site);
 }
 
 void bl_reducer_run_round(belay_reducer *r)
@@ -138,26 +130,13 @@ static bool is_unused(const belay_reducer *r, int64_t i)
     return r->parameter[i].last < 0 && (leaf == NULL || belay_tensor_is_nil(leaf->grad));
 }
 
-/* "fc.weight, fc.bias and 3 others" */
-static void name_unused(const belay_reducer *r, bl_text *out)
+static void name_unused(const belay_reducer *r, int64_t n, bl_text *out)
 {
-    int64_t n = 0, left = 0;
-    for (int64_t i = 0; i < r->n; i++)
-        left += is_unused(r, i);
-    for (int64_t i = 0; i < r->n; i++) {
-        if (!is_unused(r, i))
-            continue;
-        if (n == 4 && left > 5) {
-            bl_text_format(out, " and %" PRId64 " others", left - n);
-            return;
-        }
-        bl_text_format(out, "%s%s",
-                       n == 0          ? ""
-                       : n + 1 == left ? " and "
-                                       : ", ",
-                       belay_module_parameter_name(r->module, r->parameter[i].room.number));
-        n++;
-    }
+    int64_t n_told = 0;
+    bool goes_on = true;
+    for (int64_t i = 0; i < r->n && goes_on; i++)
+        if (is_unused(r, i))
+            goes_on = bl_words_name(out, n_told++, n, name_of(r, i));
 }
 
 static void refuse_unused(const belay_reducer *r)
@@ -172,7 +151,7 @@ static void refuse_unused(const belay_reducer *r)
     }
     if (n == 0)
         return;
-    name_unused(r, &names);
+    name_unused(r, n, &names);
     bl_error_set(&error, BELAY_COMM_UNUSED,
                  "%" PRId64 " of %" PRId64 " parameters took no part in a loss that was walked back", n, r->n);
     bl_error_fact(&error, "they are: %.200s", bl_text_get(&names));

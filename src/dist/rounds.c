@@ -50,19 +50,19 @@ static void end(void *state, bool failed)
         (void)bl_group_settle_words(round->group, round->all);
 }
 
-static void post(bl_round *round, uintptr_t site, const char *what)
+static void post(bl_round *round, uintptr_t site)
 {
     belay_group *group = round->group;
     bl_word word = bl_group_word_at(group, BL_CALL_ROUND, site);
     word.count = round->reducer;
-    snprintf(word.more, sizeof word.more, "%s", what);
+    snprintf(word.more, sizeof word.more, "%s", round->what);
     *round->mine = word;
     round->work = (bl_work){.site = site, .end = end, .state_of = round};
     bl_group_exchange_work(round->mine, round->all, &round->work);
     bl_group_post(group, &round->work);
 }
 
-void bl_round_begin(bl_round *round, uintptr_t site, const char *what)
+void bl_round_begin(bl_round *round, uintptr_t site)
 {
     belay_group *group = round->group;
     bool is_lost = group->context->window_faulted;
@@ -71,7 +71,7 @@ void bl_round_begin(bl_round *round, uintptr_t site, const char *what)
     do {
         if (!bl_work_is_over(&round->work) && !bl_group_wait(group, &round->work))
             return;
-        post(round, site, what);
+        post(round, site);
     } while (is_lost && bl_group_wait(group, &round->work) && bl_rounds_follow(group, round->all));
 }
 

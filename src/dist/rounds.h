@@ -23,19 +23,20 @@ typedef struct bl_round {
     /* Waits for what its device holds for, by the group's deadline; tells nothing. */
     void (*await)(void *state);
     void *state;
+    char what[80];       /* "4.weight and 3 others": what is averaged, to tell reducers apart */
     bl_word *mine, *all; /* [1], [size] */
     bl_work work;
     struct bl_round *next;
 } bl_round;
 
-/* `group`, `join`, `await` and `state` are given.  False without memory: told. */
+/* `group` to `what` are given, `reducer` apart.  False without memory: told. */
 BL_MUST_USE bool bl_round_open(bl_round *round);
 /* Waits for its word. */
 void bl_round_close(bl_round *round);
 
-/* The reducer's next round, which the backward at `site` begins; `what` tells it from other reducers.  Waits for nobody,
- * unless this rank's window has faulted: then for all that the others average before. */
-void bl_round_begin(bl_round *round, uintptr_t site, const char *what);
+/* The reducer's next round, which the backward at `site` begins.  Waits for nobody, unless this rank's window has faulted:
+ * then for all that the others average before. */
+void bl_round_begin(bl_round *round, uintptr_t site);
 /* What a work of the round's data gets as `after`. */
 static inline uint64_t bl_round_word(const bl_round *round) { return round->group->n_calls; }
 

@@ -47,6 +47,17 @@ void bl_words_add(char *out, size_t size, const char *format, ...)
     va_end(args);
 }
 
+bool bl_words_name(bl_text *out, int64_t n_told, int64_t n, const char *name)
+{
+    enum { MOST = 4 };
+    if (n_told == MOST && n > MOST + 1) {
+        bl_text_format(out, " and %" PRId64 " others", n - n_told);
+        return false;
+    }
+    bl_text_format(out, "%s%s", n_told == 0 ? "" : n_told + 1 == n ? " and " : ", ", name);
+    return n_told + 1 < n;
+}
+
 void bl_word_describe(const bl_word *word, char *out, size_t size)
 {
     bl_word_call(word, out, size);

@@ -8,6 +8,10 @@
 /* Appends to a text of that size; what does not fit is cut. */
 void bl_words_add(char *out, size_t size, const char *format, ...) BL_PRINTF(3, 4);
 
+/* One more name of a list, behind `n_told` others of `n`: "a, b, c, d and 3 others".  False when nothing more is to be
+ * named. */
+bool bl_words_name(bl_text *out, int64_t n_told, int64_t n, const char *name);
+
 /* "all_reduce #37", and the same with all that is compared: "all_reduce #37 of 8 f32 by sum". */
 void bl_word_call(const bl_word *word, char *out, size_t size);
 void bl_word_describe(const bl_word *word, char *out, size_t size);
